@@ -1,0 +1,241 @@
+"""What all parts have in common, and the base class of each kind.
+
+A component is a frozen description: options, checked when they are given. It holds no state of a
+run, so that one object serves any number of runs and threads. `bind` makes the callable for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from genkit.core import contracts
+from genkit.core.run import Run
+from genkit.core.state import GenerationState
+from genkit.errors import ContextLengthError, InputError, OptionError, OptionProblem, nearest
+
+KINDS = (
+    "backend",
+    "context",
+    "cache_manager",
+    "decoder",
+    "logits_processor",
+    "sampler",
+    "stop_criterion",
+)
+
+
+class Component(BaseModel):
+    """A part: its options and how it is made ready for a run.
+
+    A subclass gives its recipe name as ``type: Literal["name"] = "name"`` and its options as
+    fields. The first line of its docstring is the summary that `genkit parts` shows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: ClassVar[str]
+    type: str
+
+    def __init__(self, **options: Any) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: an option is unknown, missing, of the wrong type or out of range.
+        """
+        mistaken = self._numbers_given_as_bool(options)
+        if mistaken:
+            raise OptionError(self.type_name(), mistaken)
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise OptionError(self.type_name(), self._problems(error)) from None
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The name in recipes."""
+        field = cls.model_fields.get("type")
+        name = field.default if field is not None else None
+        return name if isinstance(name, str) else cls.__name__
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the docstring."""
+        return (cls.__doc__ or "").strip().partition("\n")[0]
+
+    def bind(self, run: Run) -> Any:
+        """The callable for one run.
+
+        Itself where there is no state; a fresh object, with ``reorder(indices)``, where there is
+        state for each row; None where the part does nothing in this run.
+        """
+        return self
+
+    @classmethod
+    def _problems(cls, error: ValidationError) -> list[OptionProblem]:
+        problems = []
+        for entry in error.errors(include_url=False):
+            message = entry["msg"].removeprefix("Value error, ")
+            if entry["type"] == "extra_forbidden":
+                options = sorted(set(cls.model_fields) - {"type"})
+                close = nearest(str(entry["loc"][0]), options)
+                known = ", ".join(options) or "none"
+                message = f"there is no such option{close}; options: {known}"
+            elif entry["type"] == "missing":
+                message = "this option is required"
+            else:
+                message = f"{message[:1].lower()}{message[1:]}, found {entry['input']!r}"
+            problems.append(OptionProblem(tuple(entry["loc"]), message, entry["input"]))
+        return problems
+
+    @classmethod
+    def _numbers_given_as_bool(cls, options: Mapping[str, Any]) -> list[OptionProblem]:
+        # Python counts True as 1; whoever writes `k: true` has not asked for k = 1.
+        problems = []
+        for name, value in options.items():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None:
+                accepted = {field.annotation, *get_args(field.annotation)}
+                if accepted & {int, float} and bool not in accepted:
+                    message = f"a number is expected, found {value!r}"
+                    problems.append(OptionProblem((name,), message, value))
+        return problems
+
+
+class LogitsProcessor(Component):
+    """Base of the parts that change the distribution of the next token.
+
+    ``(state, logits [batch, vocab]) -> logits [batch, vocab]``: same shape, dtype and device, the
+    input untouched, forbidden tokens `-inf`.
+    """
+
+    kind: ClassVar[str] = "logits_processor"
+    keeps_argmax: ClassVar[bool] = False
+    """Whether the most probable token is the same afterwards; the laws check it."""
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """The new logits. Parts with state give another callable from `bind`."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor bind")
+
+
+class Sampler(Component):
+    """Base of the parts that choose the next token: ``(state, logits) -> token_ids [batch]``."""
+
+    kind: ClassVar[str] = "sampler"
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """One id a row, -1 where nothing can be drawn."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor bind")
+
+
+class StopCriterion(Component):
+    """Base of the parts that end rows: ``(state) -> bool [batch]``."""
+
+    kind: ClassVar[str] = "stop_criterion"
+    finish_reason: ClassVar[str] = "stop"
+
+    @property
+    def name(self) -> str:
+        """How results call the criterion."""
+        return self.type
+
+    def bound(self, num_prompt_tokens: int) -> int | None:
+        """The most tokens of its own, prompt included, that a row may reach; None: no bound."""
+        return None
+
+    def __call__(self, state: GenerationState) -> torch.Tensor:
+        """True for each row that ends with the token just appended."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor bind")
+
+
+class CacheManager(Component):
+    """Base of the parts that hand out caches.
+
+    Attributes:
+        grade: `exact` (same real arithmetic as without a cache), `tolerance` (within a stated bound
+            on the logits) or `lossy` (no bound; measured).
+        requires: what a model must support to be served.
+    """
+
+    kind: ClassVar[str] = "cache_manager"
+    grade: ClassVar[Literal["exact", "tolerance", "lossy"]] = "exact"
+    requires: ClassVar[frozenset[str]] = frozenset()
+
+    def supports(self, model: contracts.Model) -> frozenset[str]:
+        """What this model supports with this manager; by default all that the model supports."""
+        return model.supports
+
+    def acquire(self, model: contracts.Model, state: GenerationState) -> contracts.Cache:
+        """A cache that holds exactly ``state.token_ids[:, :cache.length]``."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither acquire nor bind")
+
+    def release(self, cache: contracts.Cache, state: GenerationState) -> None:
+        """The run is over."""
+
+
+class Decoder(Component):
+    """Base of the loops over a pipeline's parts; `requires`: what model and cache must support."""
+
+    kind: ClassVar[str] = "decoder"
+    requires: ClassVar[frozenset[str]] = frozenset()
+
+
+class Context(Component):
+    """Base of the parts that turn a prompt into ids.
+
+    Options:
+        overflow: what happens to a prompt that does not fit into the model's context: `error`, or
+            `truncate_left`, which drops the oldest ids.
+    """
+
+    kind: ClassVar[str] = "context"
+    overflow: Literal["error", "truncate_left"] = "error"
+
+    def encode(self, prompt: Any, tokenizer: Any) -> list[int]:
+        """The ids of a prompt.
+
+        Raises:
+            InputError: the prompt is of a kind that this context does not take.
+        """
+        raise NotImplementedError
+
+    def fit(self, ids: list[int], longest: int | None, tokenizer: Any = None) -> list[int]:
+        """The ids, at most `longest` of them.
+
+        Args:
+            ids: the prompt.
+            longest: the most ids that leave room for an answer; None: no limit.
+            tokenizer: names the begin token, which `truncate_left` keeps.
+
+        Raises:
+            ContextLengthError: the prompt is longer and `overflow` is `error`.
+        """
+        if longest is None or len(ids) <= longest:
+            return ids
+        if self.overflow == "error":
+            raise ContextLengthError(
+                f"the prompt has {len(ids)} tokens, and at most {longest} leave room for an answer "
+                "within the limits of model and recipe; shorten it, or drop its oldest tokens with "
+                "`context.overflow: truncate_left`"
+            )
+        bos = getattr(tokenizer, "bos_token_id", None)
+        if bos is not None and ids[0] == bos and longest > 1:
+            return [bos, *ids[1 - longest :]]
+        return ids[-longest:]
+
+
+def check_token_ids(option: str, token_ids: Sequence[int], vocab_size: int) -> None:
+    """Refuse ids that the model does not have.
+
+    Raises:
+        InputError: an id lies outside ``0 <= id < vocab_size``.
+    """
+    outside = [token_id for token_id in token_ids if not 0 <= token_id < vocab_size]
+    if outside:
+        raise InputError(
+            f"{option}: {outside[0]} is no token id of this model; ids run from 0 to "
+            f"{vocab_size - 1}. To name no token at all, leave the part out"
+        )

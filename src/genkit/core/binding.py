@@ -1,0 +1,129 @@
+"""Parts made ready for the rows that are decoded together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from genkit.core import contracts
+from genkit.core.guard import GuardedProcessor, GuardedSampler, GuardedStopCriterion
+from genkit.core.random import RowRandom
+from genkit.core.result import Step
+from genkit.core.run import Run
+from genkit.core.state import GenerationState
+from genkit.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a pipeline as they were given: components, or plain callables."""
+
+    decoder: Any
+    cache: Any
+    processors: Sequence[Any]
+    sampler: Any
+    stop_criteria: Sequence[Any]
+
+    def bind(self, run: Run) -> BoundParts:
+        """The parts for the rows of `run`.
+
+        Raises:
+            GenkitError: whatever a part refuses, before the first token.
+        """
+        bind = _Binder(run)
+        return BoundParts(
+            run=run,
+            decoder=bind(self.decoder, "decoder"),
+            manager=bind(self.cache, "cache"),
+            processors=[
+                GuardedProcessor(bound, label)
+                for bound, label in bind.all(self.processors, "processors")
+            ],
+            sampler=GuardedSampler(bind(self.sampler, "sampler"), _label("sampler", self.sampler)),
+            stop_criteria=[
+                *(
+                    GuardedStopCriterion(bound, label)
+                    for bound, label in bind.all(self.stop_criteria, "stop_criteria")
+                ),
+                RowFull(),
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class BoundParts:
+    """The callables of one run."""
+
+    run: Run
+    decoder: contracts.Decoder
+    manager: contracts.CacheManager
+    processors: Sequence[contracts.LogitsProcessor]
+    sampler: contracts.Sampler
+    stop_criteria: Sequence[contracts.StopCriterion]
+
+    @property
+    def held_back(self) -> list[Callable[[str], int]]:
+        """What the criteria say about letters that a stream must not show yet."""
+        counts = (getattr(criterion, "held_back", None) for criterion in self.stop_criteria)
+        return [count for count in counts if count is not None]
+
+    def steps(self, model: contracts.Model) -> Iterator[Step]:
+        """Run the loop."""
+        run = self.run
+        rng = RowRandom(run.seeds, run.samples, run.device)
+        state = GenerationState(run.prompts, run.limits, rng, run.rows, run.device)
+        return self.decoder(
+            model, self.manager, self.processors, self.sampler, self.stop_criteria, state
+        )
+
+
+class RowFull:
+    """Ends a row at its limit, whatever is listed; it is the last criterion to be asked."""
+
+    name = "context_length"
+    finish_reason = "length"
+
+    def __call__(self, state: GenerationState) -> torch.Tensor:
+        """True where the row can take no more, bool `[batch]`."""
+        return state.ends <= state.length
+
+
+class _Binder:
+    """Binds one part after the other and numbers those of the same type."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ordinals: Counter[str] = Counter()
+
+    def __call__(self, part: Any, key: str) -> Any:
+        """The callable of a part; a plain callable is its own."""
+        if getattr(part, "bind", None) is None:
+            return part
+        name = contracts.name_of(part)
+        bound = part.bind(self.run.for_part(f"{name}:{self.ordinals[name]}"))
+        self.ordinals[name] += 1
+        if bound is not part and bound is not None:
+            self._check_reorder(bound, _label(key, part))
+        return bound
+
+    def all(self, parts: Sequence[Any], key: str) -> Iterator[tuple[Any, str]]:
+        """The callables of the parts that do something in this run, and how errors call them."""
+        for i, part in enumerate(parts):
+            bound = self(part, f"{key}.{i}")
+            if bound is not None:
+                yield bound, _label(f"{key}.{i}", part)
+
+    def _check_reorder(self, bound: Any, label: str) -> None:
+        if len(self.run) > 1 and not hasattr(bound, "reorder"):
+            raise UnsupportedError(
+                f"{label} makes a new object for each run, and that has no `reorder(indices)`, so "
+                "it cannot follow the rows of a batch; give it one, or pass one prompt at a time"
+            )
+
+
+def _label(key: str, part: Any) -> str:
+    return f"{key} ({contracts.name_of(part)})"

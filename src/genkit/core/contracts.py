@@ -1,0 +1,166 @@
+"""The call shapes the loop knows. Any callable of the shape fits, a lambda too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from genkit.core.result import Step
+from genkit.core.state import GenerationState
+
+CAPABILITIES = {
+    "crop": "the cache can be cut back to an earlier length",
+    "reorder": "rows of the cache can be dropped, repeated and permuted",
+    "layers": "keys and values can be read and replaced as torch tensors",
+    "block": "more than one token can be fed after a past",
+    "ragged": "rows of different lengths can be decoded together",
+    "positions": "a cache may hold fewer keys than there are positions",
+}
+
+
+class Cache(Protocol):
+    """The memory of one run: what the model has already seen of `state.token_ids`.
+
+    Attributes:
+        length: number of columns of `state.token_ids` consumed, one number for all rows.
+        starts: first real column of each row, int64 `[batch]`.
+        supports: which of `CAPABILITIES` hold for this model and this manager together.
+
+    What lies beyond `length` is garbage: after a failed call, ``crop(length)`` restores the cache.
+    """
+
+    length: int
+    starts: torch.Tensor
+    supports: frozenset[str]
+
+    def advance(self, n: int) -> None:
+        """`n` more columns have been consumed. The one seam between steps; managers override it."""
+
+    def crop(self, length: int) -> None:
+        """Forget every column from `length` on."""
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep the rows `indices`, in this order; a row may be taken twice."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What turns ids into logits.
+
+    Attributes:
+        vocab_size: width of the logits.
+        eos_token_ids: every id that ends a text; may be empty.
+        context_length: the most tokens of one row, or None if the model knows no limit.
+        device: where `input_ids` are expected and logits are given.
+        supports: which of `CAPABILITIES` the model has.
+
+    A model may also have ``last(input_ids, cache, n) -> logits [batch, n, vocab]``, the logits of
+    the last `n` positions fed, which scoring and speculation need, and a `tokenizer`.
+    """
+
+    vocab_size: int
+    eos_token_ids: frozenset[int]
+    context_length: int | None
+    device: torch.device
+    supports: frozenset[str]
+
+    def __call__(self, input_ids: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """Feed the columns that `cache` does not hold; logits of the last position.
+
+        Args:
+            input_ids: int64 `[batch, n]`, the columns `cache.length ... cache.length + n - 1`.
+            cache: read and extended. Positions and mask come from `cache.starts` and
+                `cache.length`; `cache.advance` is called after each successful piece of the
+                forward pass, never before.
+
+        Returns:
+            float `[batch, vocab_size]`, float32 at least.
+        """
+
+    def new_cache(self, state: GenerationState) -> Cache:
+        """An empty cache for the rows of `state`, of at most `state.max_length` columns."""
+
+
+class CacheManager(Protocol):
+    """Hands out the cache of a run and takes it back."""
+
+    def acquire(self, model: Model, state: GenerationState) -> Cache:
+        """A cache that holds exactly ``state.token_ids[:, :cache.length]``.
+
+        At least one column a row is left to feed. The cache shares no memory with what is stored.
+        """
+
+    def release(self, cache: Cache, state: GenerationState) -> None:
+        """The run is over, by success or by failure. Rows that left earlier are gone."""
+
+
+class LogitsProcessor(Protocol):
+    """Changes the distribution of the next token."""
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """New logits of the same shape, dtype and device; the input stays untouched.
+
+        A forbidden token is `-inf`, never a finite floor.
+        """
+
+
+class Sampler(Protocol):
+    """Chooses the next token."""
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """One id a row, int64 `[batch]`; -1 where nothing can be drawn.
+
+        Randomness comes only from `state.rng`.
+        """
+
+
+class StopCriterion(Protocol):
+    """Says which rows end with the token just appended.
+
+    May have
+
+    - `name` and `finish_reason` (default `stop`),
+    - ``report(state, i) -> {"matched": ..., "position": ..., "text_end": ...}``, any of the fields
+      of `Stop`, asked right after the call that ended row `i`,
+    - ``bound(num_prompt_tokens) -> int | None``: the most tokens of its own that a row may reach,
+      asked before `bind`,
+    - ``held_back(text) -> int``: how many letters at the end of a text a stream must not show yet.
+    """
+
+    def __call__(self, state: GenerationState) -> torch.Tensor:
+        """bool `[batch]`; true at the step that ends the row."""
+
+
+class Decoder(Protocol):
+    """A loop over the contracts above."""
+
+    def __call__(
+        self,
+        model: Model,
+        manager: CacheManager,
+        processors: Sequence[LogitsProcessor],
+        sampler: Sampler,
+        stop_criteria: Sequence[StopCriterion],
+        state: GenerationState,
+    ) -> Iterator[Step]:
+        """Generate until every row has finished."""
+
+
+PlainProcessor = Callable[[GenerationState, torch.Tensor], torch.Tensor]
+
+
+def name_of(part: Any) -> str:
+    """How messages call a part: its `name`, its recipe name, or that of its class or function."""
+    for attribute in ("name", "type", "__name__"):
+        name = getattr(part, attribute, None)
+        if isinstance(name, str):
+            return name
+    return type(part).__name__
+
+
+def label_of(part: Any) -> str:
+    """How errors call a part: with its place in the pipeline, where that is known."""
+    label = getattr(part, "label", None)
+    return label if isinstance(label, str) else repr(name_of(part))

@@ -1,0 +1,117 @@
+"""Watches that parts keep their contract, and names the one that does not.
+
+The loop calls whatever has the right shape. The pipeline hands it guarded parts: the checks are a
+few comparisons a call, and an error says which part failed and in which step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from genkit.core.contracts import LogitsProcessor, Model, Sampler, StopCriterion
+from genkit.core.state import GenerationState
+from genkit.errors import ModelOutputError, PartError, RunError
+
+
+class _Guard:
+    """A part behind checks; every other attribute is the part's own."""
+
+    appended = 0  # whether the token of the step is in the state already when the part is called
+
+    def __init__(self, part: Any, name: str) -> None:
+        self.part = part
+        self.label = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute == "part":  # not set yet: while unpickling or copying
+            raise AttributeError(attribute)
+        return getattr(self.part, attribute)
+
+    def _broken(self, state: GenerationState, what: str) -> PartError:
+        step = int(state.num_generated[0]) - self.appended
+        return PartError(f"step {step}: {self.label} {what}")
+
+
+class GuardedProcessor(_Guard):
+    """A logits processor that keeps shape, dtype and device, and leaves its input alone."""
+
+    part: LogitsProcessor
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        version = logits._version
+        try:
+            out = self.part(state, logits)
+        except RunError:
+            raise
+        except Exception as error:
+            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
+        if not isinstance(out, torch.Tensor):
+            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        if out.shape != logits.shape or out.dtype != logits.dtype or out.device != logits.device:
+            raise self._broken(state, f"returned {_kind(out)}, but was given {_kind(logits)}")
+        if logits._version != version:
+            raise self._broken(state, "wrote into the logits it was given; return new ones")
+        return out
+
+
+class GuardedSampler(_Guard):
+    """A sampler that gives one int64 id a row."""
+
+    part: Sampler
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        version = logits._version
+        try:
+            out = self.part(state, logits)
+        except RunError:
+            raise
+        except Exception as error:
+            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
+        if not isinstance(out, torch.Tensor):
+            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        if out.shape != logits.shape[:1] or out.dtype != torch.int64:
+            raise self._broken(state, f"returned {_kind(out)}, not int64 [{len(logits)}]")
+        if logits._version != version:
+            raise self._broken(state, "wrote into the logits it was given")
+        return out
+
+
+class GuardedStopCriterion(_Guard):
+    """A stop criterion that gives one bool a row."""
+
+    part: StopCriterion
+    appended = 1
+
+    def __call__(self, state: GenerationState) -> torch.Tensor:
+        try:
+            out = self.part(state)
+        except RunError:
+            raise
+        except Exception as error:
+            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
+        if not isinstance(out, torch.Tensor):
+            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        if out.shape != (len(state),) or out.dtype != torch.bool:
+            raise self._broken(state, f"returned {_kind(out)}, not bool [{len(state)}]")
+        return out
+
+
+class GuardedModel(_Guard):
+    """A model whose logits have the shape it declares."""
+
+    part: Model
+
+    def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        logits = self.part(input_ids, cache)
+        if logits.shape != (len(input_ids), self.part.vocab_size):
+            raise ModelOutputError(
+                f"the model gave logits of shape {list(logits.shape)}, not "
+                f"[{len(input_ids)}, {self.part.vocab_size}]"
+            )
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} on {tensor.device}"

@@ -1,0 +1,67 @@
+"""How long a prompt may be, and how far its row may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from genkit.errors import InputError, UnsupportedError
+
+
+class Limits:
+    """The bounds of rows: the model's context length and what the stop criteria say.
+
+    A bound that grows with the prompt limits the answer; any other limits prompt and answer
+    together.
+
+    Args:
+        context_length: of the model; None if it has none.
+        stop_criteria: those with a method ``bound(num_prompt_tokens)`` count.
+
+    Raises:
+        UnsupportedError: nothing bounds the run.
+    """
+
+    def __init__(self, context_length: int | None, stop_criteria: Sequence[Any]) -> None:
+        bounds = list(_bounds(stop_criteria))
+        self.answers = [most - 1 for most, grows in bounds if grows]
+        self.totals = [most for most, grows in bounds if not grows]
+        if context_length is not None:
+            self.totals.append(context_length)
+        if not self.answers and not self.totals:
+            raise UnsupportedError(
+                "nothing bounds this run: the model states no context length and no stop "
+                "criterion limits the tokens; add `{type: max_new_tokens, limit: ...}`"
+            )
+
+    def limit(self, num_prompt_tokens: int) -> int:
+        """The most tokens that the row of such a prompt may reach, prompt included."""
+        return min([*self.totals, *(num_prompt_tokens + answer for answer in self.answers)])
+
+    def longest_prompt(self, *, make_room: bool) -> int | None:
+        """The most tokens of a prompt that leave room for an answer; None: no limit.
+
+        Args:
+            make_room: for as many tokens as are asked for; otherwise one must be able to follow.
+
+        Raises:
+            InputError: the answer alone fills the context.
+        """
+        if not self.totals:
+            return None
+        most = min(self.totals)
+        room = min(self.answers, default=1) if make_room else 1
+        if room >= most:
+            raise InputError(
+                f"an answer of {room} tokens leaves no room for a prompt: prompt and answer "
+                f"together have at most {most}; ask for less with max_new_tokens"
+            )
+        return most - room
+
+
+def _bounds(stop_criteria: Sequence[Any]) -> Iterator[tuple[int, bool]]:
+    """The bound of each criterion for a prompt of one token, and whether it grows with it."""
+    for criterion in stop_criteria:
+        bound = getattr(criterion, "bound", None)
+        if bound is not None and (most := bound(1)) is not None:
+            yield most, bound(2) > most

@@ -1,0 +1,140 @@
+"""The tokens of a batch while they are generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from genkit.core.random import RowRandom
+
+
+class GenerationState:
+    """The rectangle of all token ids, and where in it each row begins.
+
+    Rows are left-padded, so that one number, the column, counts for all of them::
+
+        column      0  1  2  3  4  5
+        row 0       .  .  7  3  9  4        starts[0] = 2, prompt_ends[0] = 4
+        row 1       5  1  8  2  6  1        starts[1] = 0, prompt_ends[1] = 4
+
+    Models and caches read the rectangle. Parts read `row`, `prompt_row` and `generated_row`, which
+    know no padding, or `token_ids` together with `is_token`.
+
+    A row that ends leaves the state after that step, so parts see unfinished rows only.
+
+    Attributes:
+        token_ids: the rectangle, int64 `[batch, length]`.
+        starts, prompt_ends, ends: first real column, first generated column, and the column at
+            which the row is full, int64 `[batch]`.
+        rows: the index of each row in the caller's batch, int64 `[batch]`, on the host.
+        finished: which rows end with the step being yielded, bool `[batch]`, on the host.
+        length: number of columns so far; max_length: the most the run can reach.
+        rng: where draws come from.
+
+    Args:
+        prompts: the prompt of each row, as token ids.
+        limits: the most tokens each row may reach, its prompt included.
+        rng: where draws come from, one stream a row.
+        rows: the index of each row in the caller's batch; by default 0, 1, ...
+        device: where the tensors live.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        rng: RowRandom,
+        rows: Sequence[int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        width = max(map(len, prompts))
+        starts = [width - len(prompt) for prompt in prompts]
+        padded = [[0] * start + list(prompt) for start, prompt in zip(starts, prompts, strict=True)]
+        self.device = torch.device(device)
+        self.rng = rng
+        self.length = width
+        ends = [start + limit for start, limit in zip(starts, limits, strict=True)]
+        self.max_length = max(ends)
+        self.ends = self._tensor(ends)
+        self.starts = self._tensor(starts)
+        self.prompt_ends = self._tensor([width] * len(prompts))
+        self.rows = torch.tensor(range(len(prompts)) if rows is None else rows, dtype=torch.int64)
+        self.finished = torch.zeros(len(prompts), dtype=torch.bool)
+        # Integers of the host beside the tensors: reading a row must not wait for the device.
+        self._spans = [(start, width) for start in starts]
+        self._buffer = self._tensor(padded)
+        self._reserve(width + 1)
+
+    def _tensor(self, values: object) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self._spans)
+
+    @property
+    def token_ids(self) -> torch.Tensor:
+        """All ids so far, int64 `[batch, length]`; columns before `starts` are padding."""
+        return self._buffer.narrow(1, 0, self.length)
+
+    @property
+    def last_ids(self) -> torch.Tensor:
+        """The ids appended last, int64 `[batch]`."""
+        return self._buffer.select(1, self.length - 1)
+
+    @property
+    def is_token(self) -> torch.Tensor:
+        """Which places hold a token and not padding, bool `[batch, length]`."""
+        columns = torch.arange(self.length, device=self.device)
+        return columns >= self.starts[:, None]
+
+    @property
+    def num_generated(self) -> torch.Tensor:
+        """How many tokens each row has generated, int64 `[batch]`."""
+        return (self.prompt_ends - self.length).neg()  # several times faster than int - tensor
+
+    @property
+    def num_tokens(self) -> torch.Tensor:
+        """How many tokens each row has, its prompt included, int64 `[batch]`."""
+        return (self.starts - self.length).neg()
+
+    def row(self, i: int) -> torch.Tensor:
+        """All ids of row `i`, without padding, int64 `[tokens]`."""
+        return self._buffer[i, self._spans[i][0] : self.length]
+
+    def prompt_row(self, i: int) -> torch.Tensor:
+        """The prompt ids of row `i`."""
+        start, end = self._spans[i]
+        return self._buffer[i, start:end]
+
+    def generated_row(self, i: int) -> torch.Tensor:
+        """The ids that row `i` has generated."""
+        return self._buffer[i, self._spans[i][1] : self.length]
+
+    def append(self, next_ids: torch.Tensor) -> None:
+        """Add one column: the next id of every row, int64 `[batch]`."""
+        self._reserve(self.length + 1)
+        self._buffer.select(1, self.length).copy_(next_ids)
+        self.length += 1
+        self.rng.advance()
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep the rows `indices`, in this order; a row may be taken twice."""
+        index = self._tensor(indices)
+        self._buffer = self._buffer[index]
+        self.ends = self.ends[index]
+        self.starts = self.starts[index]
+        self.prompt_ends = self.prompt_ends[index]
+        self.rows = self.rows[index.to(self.rows.device)]
+        self.finished = self.finished[index.to(self.rows.device)]
+        self._spans = [self._spans[i] for i in indices]
+        self.rng.reorder(indices)
+
+    def _reserve(self, length: int) -> None:
+        """Room for `length` columns; it doubles, so that appending costs the same at any length."""
+        batch, room = self._buffer.shape
+        if length > room:
+            grown = self._buffer.new_zeros((batch, max(length, 2 * room, 64)))
+            grown[:, :room] = self._buffer
+            self._buffer = grown

@@ -1,0 +1,5 @@
+"""Decoders: loops over a pipeline's parts."""
+
+from genkit.decoders.autoregressive import Autoregressive
+
+__all__ = ["Autoregressive"]

@@ -1,0 +1,287 @@
+"""A pipeline: parts, put together and run.
+
+Three thin layers: `decode` gives tokens, `stream` text, `generate` results. Stop at the one you
+need.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from genkit.components.base import Context, check_token_ids
+from genkit.components.caches import Dynamic
+from genkit.components.contexts import Text
+from genkit.components.samplers import Greedy
+from genkit.components.stopping import Eos, check_lengths, with_limit
+from genkit.core import contracts
+from genkit.core.binding import BoundParts, Parts
+from genkit.core.guard import GuardedModel
+from genkit.core.limits import Limits
+from genkit.core.observers import watched
+from genkit.core.result import Step
+from genkit.core.run import Run
+from genkit.decoders.autoregressive import Autoregressive
+from genkit.errors import InputError, UnsupportedError
+from genkit.text.prompts import as_ids, as_prompts
+from genkit.text.tokenizer import Tokenizer
+from genkit.text.transcript import Chunk, Transcript, chunks
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """A context, a model, a cache manager, processors, a sampler and stop criteria.
+
+    The object holds no state of a run: it may be used from several threads, and row i of a batch
+    gives what its prompt gives alone.
+
+    Args:
+        model: what turns ids into logits, from ``backends.PyTorch(...).load()`` or `Kit.load`.
+        tokenizer: by default the model's own.
+        context: turns prompts into ids; by default `contexts.Text()`.
+        cache: hands out caches; by default `caches.Dynamic()`.
+        decoder: the loop; by default `decoders.Autoregressive()`.
+        processors: logits processors, in the order of application. Nothing reorders them.
+        sampler: by default `samplers.Greedy()`.
+        stop_criteria: by default ``[stopping.Eos()]``. A row also ends, with `length`, when it
+            fills the model's context.
+        observers: objects or modules with some of the functions of `core.observers.Observer`.
+        seed: the seed of calls that give none; by default every call draws its own.
+
+    Raises:
+        UnsupportedError: two parts cannot work together.
+    """
+
+    def __init__(
+        self,
+        model: contracts.Model,
+        *,
+        tokenizer: Tokenizer | None = None,
+        context: Context | None = None,
+        cache: Any = None,
+        decoder: Any = None,
+        processors: Sequence[Any] = (),
+        sampler: Any = None,
+        stop_criteria: Sequence[Any] | None = None,
+        observers: Sequence[Any] = (),
+        seed: int | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer or getattr(model, "tokenizer", None)
+        self.context = context or Text()
+        self.observers = tuple(observers)
+        self.seed = None if seed is None else _check_seed(seed)
+        self.parts = Parts(
+            decoder=decoder or Autoregressive(),
+            cache=cache or Dynamic(),
+            processors=tuple(processors),
+            sampler=sampler or Greedy(),
+            stop_criteria=(Eos(),) if stop_criteria is None else tuple(stop_criteria),
+        )
+        check_lengths(self.parts.stop_criteria)
+        self._check_capabilities()
+
+    def generate(
+        self,
+        prompt: Any,
+        *,
+        seed: int | None = None,
+        seeds: Sequence[int] | None = None,
+        num_samples: int = 1,
+        max_new_tokens: int | None = None,
+    ) -> Any:
+        """The answer to one prompt, or the list of answers to several.
+
+        Args:
+            prompt: a string, a list of chat messages, token ids, or a list of any of these.
+            seed: the seed of every prompt; a result repeats under its seed, alone or in a batch.
+            seeds: one seed for each prompt.
+            num_samples: how many answers to each prompt; they follow each other in the list.
+            max_new_tokens: replaces the pipeline's limit, or adds one.
+
+        Returns:
+            A `Result`; a list of them for several prompts or samples.
+
+        Raises:
+            InputError: a prompt or seed cannot be used; nothing has been computed.
+            RunError: the run failed; `partial_results` has what there was.
+        """
+        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
+        for _ in call.steps:
+            pass
+        results = call.transcript.results()
+        return results[0] if call.single else results
+
+    def stream(
+        self,
+        prompt: Any,
+        *,
+        seed: int | None = None,
+        seeds: Sequence[int] | None = None,
+        num_samples: int = 1,
+        max_new_tokens: int | None = None,
+    ) -> Iterator[Chunk]:
+        """The same text as `generate`, piece by piece as soon as each piece is certain.
+
+        The arguments are those of `generate`. They are checked at the call, before the first piece
+        is asked for. The last chunk of a row carries its result.
+        """
+        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
+        if call.transcript.run.tokenizer is None:
+            raise UnsupportedError(
+                "this model has no tokenizer, so there is no text to stream; give the pipeline "
+                "one, or use `decode`"
+            )
+        return chunks(call.steps, call.transcript, call.first.held_back)
+
+    def decode(
+        self,
+        prompt_ids: Any,
+        *,
+        seed: int | None = None,
+        seeds: Sequence[int] | None = None,
+        num_samples: int = 1,
+        max_new_tokens: int | None = None,
+    ) -> Iterator[Step]:
+        """The same tokens as `generate`, step by step, with the logits they were chosen from.
+
+        The arguments are those of `generate`, checked at the call; prompts are taken in any form.
+        """
+        return self._call(prompt_ids, seed, seeds, num_samples, max_new_tokens).steps
+
+    def _call(
+        self,
+        prompt: Any,
+        seed: int | None,
+        seeds: Sequence[int] | None,
+        num_samples: int,
+        max_new_tokens: int | None,
+    ) -> _Call:
+        """Check everything that is asked for, and get ready to run."""
+        prompts, single = as_prompts(prompt)
+        if num_samples < 1:
+            raise InputError(f"num_samples must be at least 1, found {num_samples}")
+        parts = self.parts
+        if max_new_tokens is not None:
+            criteria = with_limit(parts.stop_criteria, max_new_tokens)
+            parts = replace(parts, stop_criteria=criteria)
+        limits = Limits(self.model.context_length, parts.stop_criteria)
+        ids = [
+            _naming(i, len(prompts), self._encode, prompt, limits)
+            for i, prompt in enumerate(prompts)
+        ]
+        run = self._run(ids, limits, self._seeds(len(ids), seed, seeds), num_samples)
+        groups = self._groups(run)
+        first = parts.bind(groups[0])
+        transcript = Transcript(run)
+        steps = watched(self._steps(parts, groups, first), transcript, self.observers)
+        return _Call(steps, transcript, first, single and num_samples == 1)
+
+    def _encode(self, prompt: Any, limits: Limits) -> list[int]:
+        """The ids of a prompt, as many as fit."""
+        ids = as_ids(prompt)
+        if ids is None:
+            if self.tokenizer is None:
+                raise InputError(
+                    "this model has no tokenizer, so a prompt is a list of ids, found "
+                    f"{type(prompt).__name__}; give the pipeline a tokenizer, or ids"
+                )
+            ids = self.context.encode(prompt, self.tokenizer)
+        if not ids:
+            raise InputError("the prompt is empty: it has no token; give at least one")
+        check_token_ids("prompt", ids, self.model.vocab_size)
+        make_room = self.context.overflow == "truncate_left"
+        return self.context.fit(ids, limits.longest_prompt(make_room=make_room), self.tokenizer)
+
+    def _seeds(self, count: int, seed: int | None, seeds: Sequence[int] | None) -> list[int]:
+        if seeds is None:
+            seed = self.seed if seed is None else _check_seed(seed)
+            return [secrets.randbelow(2**32) if seed is None else seed for _ in range(count)]
+        if seed is not None:
+            raise InputError("give either seed or seeds, not both")
+        if len(seeds) != count:
+            raise InputError(f"seeds has {len(seeds)} entries for {count} prompts")
+        return [_check_seed(seed) for seed in seeds]
+
+    def _run(
+        self, prompts: list[list[int]], limits: Limits, seeds: list[int], num_samples: int
+    ) -> Run:
+        samples = range(num_samples)
+        return Run(
+            prompts=tuple(tuple(ids) for ids in prompts for _ in samples),
+            limits=tuple(limits.limit(len(ids)) for ids in prompts for _ in samples),
+            seeds=tuple(seed for seed in seeds for _ in samples),
+            samples=tuple(samples) * len(prompts),
+            rows=tuple(range(len(prompts) * num_samples)),
+            tokenizer=self.tokenizer,
+            vocab_size=self.model.vocab_size,
+            eos_token_ids=frozenset(self.model.eos_token_ids),
+            context_length=self.model.context_length,
+            device=torch.device(self.model.device),
+        )
+
+    def _groups(self, run: Run) -> list[Run]:
+        """All rows at once where model and cache allow it, otherwise row after row."""
+        supports = self._supports()
+        same_length = len(set(map(len, run.prompts))) == 1
+        if len(run) == 1 or ("reorder" in supports and (same_length or "ragged" in supports)):
+            return [run]
+        return [run.select([i]) for i in range(len(run))]
+
+    def _steps(self, parts: Parts, groups: list[Run], first: BoundParts) -> Iterator[Step]:
+        model = GuardedModel(self.model, "model")
+        for i, group in enumerate(groups):
+            bound = parts.bind(group) if i else first
+            with closing(bound.steps(model)) as steps:  # type: ignore[type-var]
+                yield from steps
+
+    def _supports(self) -> frozenset[str]:
+        """What the model supports with this cache manager."""
+        supports = getattr(self.parts.cache, "supports", None)
+        return supports(self.model) if callable(supports) else self.model.supports
+
+    def _check_capabilities(self) -> None:
+        manager = f"the cache {contracts.name_of(self.parts.cache)!r}"
+        decoder = f"the decoder {contracts.name_of(self.parts.decoder)!r}"
+        offered = self.model.supports
+        _check_offered(self.parts.cache, manager, offered, "this model")
+        _check_offered(self.parts.decoder, decoder, self._supports(), f"this model with {manager}")
+
+
+@dataclass(frozen=True)
+class _Call:
+    steps: Iterator[Step]
+    transcript: Transcript
+    first: BoundParts
+    single: bool
+
+
+def _check_offered(part: Any, asker: str, offered: frozenset[str], owner: str) -> None:
+    missing = sorted(getattr(part, "requires", frozenset()) - offered)
+    if missing:
+        listed = "; ".join(f"{name}: {contracts.CAPABILITIES.get(name, '?')}" for name in missing)
+        raise UnsupportedError(
+            f"{asker} needs what {owner} does not offer ({listed}); choose another of the two"
+        )
+
+
+def _check_seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise InputError(f"a seed is a whole number from 0 to 2**64 - 1, found {seed!r}")
+    return seed
+
+
+def _naming(i: int, count: int, encode: Callable[..., list[int]], *arguments: Any) -> list[int]:
+    """Call `encode`; of several prompts an error says which one it is about."""
+    try:
+        return encode(*arguments)
+    except InputError as error:
+        if count == 1:
+            raise
+        raise type(error)(f"prompt {i}: {error}") from error

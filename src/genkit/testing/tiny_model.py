@@ -1,0 +1,222 @@
+"""A small random transformer, without a download and without transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from genkit.core.contracts import CAPABILITIES, Cache
+from genkit.core.state import GenerationState
+from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.text.tokenizer import Tokenizer
+
+Layer = tuple[torch.Tensor, torch.Tensor]
+
+
+class TinyModel:
+    """A decoder of two layers with grouped-query attention and large random weights.
+
+    Its logits are far from flat, so that a wrong position or mask shows. It supports everything a
+    model can, so that every part can be tested over it.
+
+    Args:
+        seed: of the weights; no global generator is touched.
+        vocab_size: width of the logits; by default that of `ByteTokenizer`.
+        num_layers, num_heads, num_kv_heads, head_dim: the architecture.
+        positions: `rotary`, or a `learned` table.
+        window: how many positions a token sees, itself included; None: all before it.
+        context_length: the most tokens of a row.
+        eos_token_ids: ids that end a text; by default none, so that random runs do not end early.
+        tokenizer: by default `ByteTokenizer` where the vocabulary is wide enough, otherwise none.
+        dtype, device: where and in what precision it computes.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        vocab_size: int = ByteTokenizer.vocab_size,
+        num_layers: int = 2,
+        num_heads: int = 8,
+        num_kv_heads: int = 2,
+        head_dim: int = 6,
+        positions: Literal["rotary", "learned"] = "rotary",
+        window: int | None = None,
+        context_length: int = 256,
+        eos_token_ids: Sequence[int] = (),
+        tokenizer: Tokenizer | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.vocab_size = vocab_size
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self.context_length = context_length
+        self.device = torch.device(device)
+        self.supports = frozenset(CAPABILITIES)
+        wide_enough = vocab_size >= ByteTokenizer.vocab_size
+        self.tokenizer = tokenizer or (ByteTokenizer() if wide_enough else None)
+        self.window = window
+        self.num_kv_heads, self.head_dim = num_kv_heads, head_dim
+        self.num_heads, self.num_layers = num_heads, num_layers
+        self.learned = positions == "learned"
+
+        generator = torch.Generator().manual_seed(seed)
+        width = 32
+
+        def weight(*shape: int) -> torch.Tensor:
+            values = torch.randn(*shape, generator=generator, dtype=torch.float64)
+            return (values / math.sqrt(shape[0])).to(dtype=dtype, device=self.device)
+
+        self.embedding = weight(vocab_size, width) * math.sqrt(vocab_size)
+        self.positions = weight(context_length, width) * math.sqrt(context_length)
+        self.layers = [
+            {
+                "q": weight(width, num_heads * head_dim) * 2,
+                "k": weight(width, num_kv_heads * head_dim) * 2,
+                "v": weight(width, num_kv_heads * head_dim),
+                "o": weight(num_heads * head_dim, width),
+                "up": weight(width, 2 * width),
+                "down": weight(2 * width, width),
+            }
+            for _ in range(num_layers)
+        ]
+        self.head = weight(width, vocab_size) * 3
+
+    def new_cache(self, state: GenerationState) -> TinyCache:
+        """An empty cache."""
+        return TinyCache(self.num_layers, state.starts, self.supports)
+
+    def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        """The logits of the last position, `[batch, vocab]`."""
+        return self.last(input_ids, cache, 1)[:, 0]
+
+    def last(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
+        """The logits of the last `n` positions fed, `[batch, n, vocab]`."""
+        cache.crop(cache.length)  # what an earlier call may have left beyond it
+        count = input_ids.shape[1]
+        columns = torch.arange(cache.length, cache.length + count, device=self.device)
+        hidden = self.embedding[input_ids]
+        positions = (columns - cache.starts[:, None]).clamp(min=0)
+        if self.learned:
+            hidden = hidden + self.positions[positions]
+        for i, weights in enumerate(self.layers):
+            hidden = hidden + self._attend(i, weights, _norm(hidden), columns, positions, cache)
+            hidden = hidden + torch.tanh(_norm(hidden) @ weights["up"]) @ weights["down"]
+        logits: torch.Tensor = _norm(hidden[:, -n:]) @ self.head
+        cache.advance(count)
+        return logits
+
+    def _attend(
+        self,
+        i: int,
+        weights: dict[str, torch.Tensor],
+        hidden: torch.Tensor,
+        columns: torch.Tensor,
+        positions: torch.Tensor,
+        cache: Any,
+    ) -> torch.Tensor:
+        query = self._heads(hidden @ weights["q"], self.num_heads, positions)
+        key = self._heads(hidden @ weights["k"], self.num_kv_heads, positions)
+        value = _split(hidden @ weights["v"], self.num_kv_heads)
+        keys, values, key_columns = cache.extend(i, key, value, columns)
+        share = self.num_heads // self.num_kv_heads
+        keys = keys.repeat_interleave(share, dim=1)
+        values = values.repeat_interleave(share, dim=1)
+        scores = query @ keys.transpose(-1, -2) / math.sqrt(self.head_dim)
+        visible = self._visible(columns, key_columns, cache.starts)
+        scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
+        mixed = scores.softmax(-1) @ values
+        return mixed.transpose(1, 2).flatten(2) @ weights["o"]
+
+    def _heads(
+        self, projected: torch.Tensor, num_heads: int, positions: torch.Tensor
+    ) -> torch.Tensor:
+        heads = _split(projected, num_heads)
+        return heads if self.learned else _rotate(heads, positions)
+
+    def _visible(
+        self, columns: torch.Tensor, key_columns: torch.Tensor, starts: torch.Tensor
+    ) -> torch.Tensor:
+        """Which keys each query sees, bool `[batch, queries, keys]`."""
+        distance = columns[None, :, None] - key_columns[:, None, :]
+        real = key_columns >= starts[:, None]
+        visible = (distance >= 0) & real[:, None, :]
+        if self.window is not None:
+            visible = visible & (distance < self.window)
+        return visible
+
+
+class TinyCache(Cache):
+    """Keys and values of each layer, and the column that each of their slots stands for."""
+
+    def __init__(self, num_layers: int, starts: torch.Tensor, supports: frozenset[str]) -> None:
+        self.length = 0
+        self.starts = starts
+        self.supports = supports
+        self._layers: list[Layer | None] = [None] * num_layers
+        self._columns: list[torch.Tensor | None] = [None] * num_layers
+
+    def extend(
+        self, i: int, key: torch.Tensor, value: torch.Tensor, columns: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Keys, values and columns of layer `i` with new ones at the end."""
+        new = columns.expand(len(key), -1)
+        layer, old = self._layers[i], self._columns[i]
+        if layer is not None and old is not None:
+            key, value = torch.cat((layer[0], key), 2), torch.cat((layer[1], value), 2)
+            new = torch.cat((old, new), 1)
+        self._layers[i], self._columns[i] = (key, value), new
+        return key, value, new
+
+    @property
+    def layers(self) -> list[Layer]:
+        """``(keys [batch, heads, slots, dim], values)`` of each layer."""
+        return [layer for layer in self._layers if layer is not None]
+
+    def replace(
+        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor
+    ) -> None:
+        """Put other keys and values into layer `i`; `columns` `[batch, slots]`, -1 for none."""
+        self._layers[i], self._columns[i] = (keys, values), columns
+
+    def advance(self, n: int) -> None:
+        """`n` more columns have been consumed."""
+        self.length += n
+
+    def crop(self, length: int) -> None:
+        """Forget every column from `length` on."""
+        self.length = min(self.length, length)
+        for i, (layer, columns) in enumerate(zip(self._layers, self._columns, strict=True)):
+            if layer is not None and columns is not None:
+                kept = columns.shape[1] - int((columns >= length).sum(1).max())
+                self._layers[i] = (layer[0][:, :, :kept], layer[1][:, :, :kept])
+                self._columns[i] = columns[:, :kept]
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep the rows `indices`, in this order."""
+        index = torch.tensor(indices, device=self.starts.device)
+        self.starts = self.starts[index]
+        self._layers = [layer and (layer[0][index], layer[1][index]) for layer in self._layers]
+        self._columns = [None if held is None else held[index] for held in self._columns]
+
+
+def _norm(hidden: torch.Tensor) -> torch.Tensor:
+    return hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+def _split(projected: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """`[batch, tokens, heads * dim]` to `[batch, heads, tokens, dim]`."""
+    return projected.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def _rotate(heads: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Rotary position embedding (Su et al. 2021), halves layout."""
+    half = heads.shape[-1] // 2
+    pairs = torch.arange(half, device=heads.device, dtype=heads.dtype)
+    angles = positions[:, None, :, None] * torch.pow(100.0, -pairs / half)
+    cos, sin = angles.cos(), angles.sin()
+    first, second = heads[..., :half], heads[..., half:]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)

@@ -1,0 +1,114 @@
+"""A part that breaks its contract is named, with the step."""
+
+import pytest
+import torch
+
+from genkit.errors import ModelOutputError, PartError, UnsupportedError
+from genkit.pipeline import Pipeline
+from genkit.components.base import LogitsProcessor
+from genkit.components.stopping import MaxNewTokens
+from genkit.testing import ScriptedModel
+
+
+def run(**parts):
+    model = ScriptedModel.of_ids(range(20), 32)
+    parts.setdefault("stop_criteria", [MaxNewTokens(limit=9)])
+    return Pipeline(model, **parts).generate([1, 2])
+
+
+def at_step_seven(what):
+    return lambda state, logits: what(logits) if int(state.num_generated[0]) == 7 else logits
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (lambda logits: 1 / 0, r"step 7: processors.0 .* raised ZeroDivisionError"),
+        (lambda logits: logits[:, :5], r"step 7: processors.0 .* returned float32 \[1, 5\]"),
+        (lambda logits: logits.double(), "step 7: processors.0 .* returned float64"),
+        (lambda logits: logits.mul_(2), "step 7: processors.0 .* wrote into the logits"),
+        (lambda logits: None, "step 7: processors.0 .* returned NoneType"),
+        (lambda logits: logits * float("-inf"), "processors.0"),
+    ],
+)
+def test_a_processor(what, message: str) -> None:
+    with pytest.raises(PartError, match=message) as caught:
+        run(processors=[at_step_seven(what)])
+    (result,) = caught.value.partial_results
+    assert result.token_ids == list(range(7)) and result.finish_reason == "error"
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (lambda state, logits: logits.argmax(-1).int(), r"sampler .* returned int32 \[1\]"),
+        (lambda state, logits: logits.argmax(), r"sampler .* returned int64 \[\]"),
+        (lambda state, logits: 3, "sampler .* returned int,"),
+        (lambda state, logits: 1 / 0, "step 0: sampler .* raised ZeroDivisionError"),
+    ],
+)
+def test_a_sampler(sampler, message: str) -> None:
+    with pytest.raises(PartError, match=message):
+        run(sampler=sampler)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "message"),
+    [
+        (lambda state: True, "stop_criteria.0 .* returned bool,"),
+        (lambda state: state.last_ids, r"stop_criteria.0 .* returned int64 \[1\]"),
+        (lambda state: 1 / 0, "step 0: stop_criteria.0 .* raised ZeroDivisionError"),
+    ],
+)
+def test_a_stop_criterion(criterion, message: str) -> None:
+    with pytest.raises(PartError, match=message):
+        run(stop_criteria=[criterion])
+
+
+def test_a_model_of_another_width() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    model.vocab_size = 40
+    with pytest.raises(ModelOutputError, match=r"shape \[1, 32\], not \[1, 40\]"):
+        Pipeline(model).generate([1])
+
+
+class Stateful(LogitsProcessor):
+    """Makes a callable without `reorder`."""
+
+    type: str = "stateful"
+
+    def bind(self, run):
+        return lambda state, logits: logits
+
+
+def test_a_part_with_state_and_without_reorder_is_refused_for_batches() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    pipeline = Pipeline(model, processors=[Stateful()], stop_criteria=[MaxNewTokens(limit=1)])
+    pipeline.generate([1])
+    with pytest.raises(UnsupportedError, match=r"processors.0 \(stateful\).*reorder"):
+        pipeline.generate([[1], [2]])
+    assert model.num_calls == 1
+
+
+def test_half_precision_logits_are_raised_to_float32() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    model.script = model.script.half()
+    seen = []
+    Pipeline(
+        model,
+        processors=[lambda state, logits: seen.append(logits.dtype) or logits],
+        stop_criteria=[MaxNewTokens(limit=1)],
+    ).generate([1])
+    assert seen == [torch.float32]
+
+
+def test_double_precision_logits_stay() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    model.script = model.script.double()
+    seen = []
+    Pipeline(
+        model,
+        processors=[lambda state, logits: seen.append(logits.dtype) or logits],
+        stop_criteria=[MaxNewTokens(limit=1)],
+    ).generate([1])
+    assert seen == [torch.float64]
