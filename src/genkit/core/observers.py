@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from genkit.core.contracts import name_of
 from genkit.core.result import Result, Step
 from genkit.core.run import Run
+from genkit.errors import PartError
 
 
 class Observer(Protocol):
@@ -63,8 +65,26 @@ def watched(steps: Iterator[Step], record: Record, observers: Sequence[Any]) -> 
 
 
 def _functions(observers: Sequence[Any], name: str) -> list[Callable[..., None]]:
-    functions = (getattr(observer, name, None) for observer in observers)
-    return [function for function in functions if function is not None]
+    functions = ((observer, getattr(observer, name, None)) for observer in observers)
+    return [
+        _naming(observer, name, function)
+        for observer, function in functions
+        if function is not None
+    ]
+
+
+def _naming(observer: Any, hook: str, function: Callable[..., None]) -> Callable[..., None]:
+    """The same function; what it raises names the observer."""
+
+    def call(*arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except Exception as error:
+            raise PartError(
+                f"the observer {name_of(observer)!r} raised {type(error).__name__} in {hook}: {error}"
+            ) from error
+
+    return call
 
 
 def _notify(observers: Sequence[Any], name: str, *arguments: Any) -> None:
