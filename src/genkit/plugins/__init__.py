@@ -1,0 +1,16 @@
+"""How parts reach genkit from outside, and from inside.
+
+A plugin is a module or object whose functions carry `hookimpl`; `genkit.plugins.hookspecs` lists
+the hooks. This package is the only place that knows pluggy, and importing it is cheap::
+
+    from genkit.plugins import hookimpl, lazy
+
+    @hookimpl
+    def genkit_register_logits_processors():
+        return [lazy("calm", "genkit_calm.parts:Calm", summary="Lowers what shouts.")]
+"""
+
+from genkit.plugins.hookspecs import hookimpl
+from genkit.plugins.lazy import Lazy, lazy
+
+__all__ = ["Lazy", "hookimpl", "lazy"]

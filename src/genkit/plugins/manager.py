@@ -1,0 +1,159 @@
+"""Loads plugins, and keeps the harm of a broken one to itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from types import SimpleNamespace
+from typing import Any
+
+from genkit.errors import PluginError
+from genkit.plugins.discovery import (
+    DISABLE_VARIABLE,
+    built_in_plugin,
+    given_plugin,
+    installed_plugins,
+)
+from genkit.plugins.hookspecs import OBSERVATION_HOOKS
+from genkit.plugins.offer import entries_of, hooks_of
+from genkit.plugins.plugin import Plugin, one_line
+from genkit.plugins.registry import Registry
+
+_logger = logging.getLogger("genkit.plugins")
+
+
+class PluginManager:
+    """The plugins of one `Kit`: those built in, those installed, and those handed over.
+
+    An installed plugin that fails costs its own parts, all of them, and is warned about once; a
+    plugin that was handed over and fails is an error, because somebody asked for it. Iterating
+    gives every `Plugin`, loaded or not.
+
+    Args:
+        plugins: modules, objects, or paths of Python files.
+        entry_points: whether to load what is installed.
+        strict: whether an installed plugin that fails is an error too.
+
+    Attributes:
+        registry: what the loaded ones have registered.
+
+    Raises:
+        PluginError: a plugin that was handed over cannot be loaded.
+    """
+
+    def __init__(
+        self, plugins: Iterable[object] = (), *, entry_points: bool = True, strict: bool = False
+    ) -> None:
+        self.registry = Registry()
+        self._plugins: list[Plugin] = []
+        self._load(built_in_plugin(), strict=True)
+        for plugin in installed_plugins() if entry_points else []:
+            self._load(plugin, strict=strict)
+        for given in plugins:
+            self._load(given_plugin(given), strict=True)
+
+    def __iter__(self) -> Iterator[Plugin]:
+        return iter(self._plugins)
+
+    def __len__(self) -> int:
+        return len(self._plugins)
+
+    def observers(self) -> list[SimpleNamespace]:
+        """One observer for each plugin that watches runs, with the functions it implements.
+
+        A function that a plugin does not implement is not there, so that a pipeline which nobody
+        watches can see so, once.
+        """
+        observers = []
+        for plugin in self._plugins:
+            calls = {hook: _implementation(plugin, hook) for hook in OBSERVATION_HOOKS}
+            present = {hook: _by_position(call) for hook, call in calls.items() if call is not None}
+            if present:
+                observers.append(SimpleNamespace(name=plugin.name, **present))
+        return observers
+
+    def register_commands(self, app: Any) -> None:
+        """Let every plugin add its commands to `app`, a `typer.Typer`."""
+        for plugin in self._plugins:
+            register = _implementation(plugin, "genkit_register_commands")
+            if register is not None:
+                self._attempt(plugin, partial(_add_commands, register, app), strict=False)
+
+    def _load(self, plugin: Plugin, *, strict: bool) -> None:
+        self._plugins.append(plugin)
+        if plugin.state == "disabled":
+            self.registry.absent.append(plugin)
+        else:
+            self._attempt(plugin, partial(self._admit, plugin), strict=strict)
+
+    def _admit(self, plugin: Plugin) -> None:
+        for other in self._plugins:
+            if other.name == plugin.name and other.state == "loaded":
+                raise PluginError(f"two plugins have one name: {other} and {plugin}")
+        hooks = hooks_of(plugin, plugin.load())
+        entries = entries_of(plugin, hooks)
+        self.registry.add(entries)
+        plugin.parts = tuple((entry.kind, entry.name) for entry in entries)
+        plugin.hooks = hooks
+        plugin.state = "loaded"
+
+    def _attempt(self, plugin: Plugin, action: Callable[[], None], *, strict: bool) -> None:
+        """Do something with a plugin; if it fails, nothing of the plugin stays."""
+        began = time.perf_counter()
+        try:
+            action()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin may well call sys.exit
+            self._withdraw(plugin, error)
+            if strict:
+                raise PluginError(f"{plugin} cannot be loaded: {plugin.cause}") from error
+            _warn_once(
+                f"{plugin} is left out: {plugin.cause} ({DISABLE_VARIABLE}={plugin.name} "
+                "silences this)"
+            )
+        finally:
+            plugin.seconds += time.perf_counter() - began
+
+    def _withdraw(self, plugin: Plugin, error: BaseException) -> None:
+        self.registry.discard(plugin)
+        self.registry.absent.append(plugin)
+        plugin.parts = ()
+        plugin.hooks = None
+        plugin.state = "broken"
+        plugin.cause = str(error) if isinstance(error, PluginError) else one_line(error)
+
+
+def _implementation(plugin: Plugin, hook: str) -> Callable[..., Any] | None:
+    """Calls a hook of this plugin, or None if the plugin does not implement it."""
+    caller = getattr(plugin.hooks.hook, hook) if plugin.hooks is not None else None
+    return caller if caller is not None and caller.get_hookimpls() else None
+
+
+def _by_position(hook: Any) -> Callable[..., None]:
+    """Observers are called with positions, pluggy's hooks with names."""
+    names = hook.spec.argnames
+
+    def call(*arguments: object) -> None:
+        hook(**dict(zip(names, arguments, strict=True)))
+
+    return call
+
+
+def _add_commands(register: Callable[..., Any], app: Any) -> None:
+    """Add a plugin's commands; if it fails half-way, the app is as before."""
+    before = {
+        name: list(value) if isinstance(value, list) else value for name, value in vars(app).items()
+    }
+    try:
+        register(app=app)
+    except BaseException:
+        vars(app).update(before)
+        raise
+
+
+@cache
+def _warn_once(line: str) -> None:
+    _logger.warning(line)

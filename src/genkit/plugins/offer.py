@@ -1,0 +1,108 @@
+"""What a plugin offers, asked for and checked before any of it is registered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from genkit.errors import PluginError, nearest
+from genkit.plugins import hookspecs
+from genkit.plugins.hookspecs import PART_HOOKS, PROJECT
+from genkit.plugins.lazy import Lazy
+from genkit.plugins.plugin import Plugin
+from genkit.plugins.registry import Entry, ModelEntry, PartEntry, RecipeEntry, check_part_class
+
+
+def hooks_of(plugin: Plugin, module: object) -> pluggy.PluginManager:
+    """What calls the hooks of this plugin alone.
+
+    Every plugin has a manager of its own: it can be asked, named in an error, and dropped, and no
+    other plugin takes part.
+
+    Raises:
+        PluginError: a hook is misspelt or unmarked, or there is none.
+    """
+    hooks = pluggy.PluginManager(PROJECT)
+    hooks.add_hookspecs(hookspecs)
+    hooks.register(module, plugin.name)
+    _check_names(hooks, module)
+    return hooks
+
+
+def entries_of(plugin: Plugin, hooks: pluggy.PluginManager) -> list[Entry]:
+    """Everything the plugin wants to register.
+
+    Raises:
+        PluginError: a hook returned what it should not.
+    """
+    return [*_parts(hooks, plugin), *_models(hooks, plugin), *_recipes(hooks, plugin)]
+
+
+def _check_names(hooks: pluggy.PluginManager, module: object) -> None:
+    known = {name for name in vars(hookspecs) if name.startswith("genkit_")}
+    callers = hooks.get_hookcallers(module) or []
+    for caller in callers:
+        optional = all(implementation.optionalhook for implementation in caller.get_hookimpls())
+        if not caller.has_spec() and not optional:
+            raise PluginError(f"there is no hook {caller.name!r}{nearest(caller.name, known)}")
+    hooks.check_pending()
+    unmarked = {name for name in known if callable(getattr(module, name, None))}
+    unmarked -= {caller.name for caller in callers}
+    if unmarked:
+        raise PluginError(f"{min(unmarked)} is a hook that is not marked with @hookimpl")
+    if not callers:
+        raise PluginError("it has no function marked with @hookimpl")
+
+
+def _parts(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:
+    for kind, hook in PART_HOOKS.items():
+        for item in _items(hooks, hook, list | tuple):
+            try:
+                yield _part(kind, item, plugin)
+            except PluginError as error:
+                raise PluginError(f"{hook}: {error}") from None
+
+
+def _part(kind: str, item: Any, plugin: Plugin) -> PartEntry:
+    if isinstance(item, Lazy):
+        return PartEntry(kind, item.name, plugin, item)
+    part_class = check_part_class(kind, item)
+    return PartEntry(kind, part_class.type_name(), plugin, part_class)
+
+
+def _models(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:
+    hook = "genkit_register_models"
+    for name, source in _items(hooks, hook, Mapping):
+        if not (name and isinstance(name, str)):
+            raise PluginError(f"{hook}: expected a name, found {name!r}")
+        if not (isinstance(source, str | os.PathLike | Mapping) or callable(source)):
+            raise PluginError(f"{hook}: expected where {name!r} is, found {source!r}")
+        yield ModelEntry("model", name, plugin, source)
+
+
+def _recipes(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:
+    hook = "genkit_register_recipes"
+    for place in _items(hooks, hook, list | tuple):
+        if not isinstance(place, str | os.PathLike):
+            raise PluginError(f"{hook}: expected a path, found {place!r}")
+        path = Path(place)
+        if not path.is_file():
+            raise PluginError(f"{hook}: there is no file {str(path)!r}")
+        yield RecipeEntry("recipe", path.stem, plugin, path)
+
+
+def _items(hooks: pluggy.PluginManager, name: str, expected: Any) -> list[Any]:
+    """What the implementation of a hook returned, as a list; nothing if there is none."""
+    hook = getattr(hooks.hook, name)
+    if not hook.get_hookimpls():
+        return []
+    # pluggy leaves None out of the results
+    returned = next(iter(hook()), None)
+    if not isinstance(returned, expected):
+        what = "mapping" if expected is Mapping else "list"
+        raise PluginError(f"{name}: expected a {what}, found {returned!r}")
+    return [*(returned.items() if isinstance(returned, Mapping) else returned)]
