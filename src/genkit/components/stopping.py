@@ -198,6 +198,8 @@ class MaxNewTokens(StopCriterion):
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
         """True where the limit is reached, bool `[batch]`."""
+        if state.most_generated < self.limit:
+            return state.finished
         return state.num_generated >= self.limit
 
 

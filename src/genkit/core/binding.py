@@ -89,6 +89,8 @@ class RowFull:
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
         """True where the row can take no more, bool `[batch]`."""
+        if state.length < state.nearest_end:
+            return state.finished
         return state.ends <= state.length
 
 

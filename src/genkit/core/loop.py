@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -45,30 +46,27 @@ def autoregressive(
     cache = manager.acquire(model, state)
     try:
         while True:
-            stages = [model(state.token_ids[:, cache.length :], cache)]
+            stages = [model(state.since(cache.length), cache)]
             for processor in processors:
                 stages.append(processor(state, stages[-1]))
             next_ids = sampler(state, stages[-1])
 
             drawn = next_ids.clamp(min=0)
-            chosen = stages[-1].gather(-1, drawn.unsqueeze(-1)).squeeze(-1)
+            chosen = stages[-1].gather(-1, drawn.unsqueeze(-1))
             state.append(drawn)
             flags = [criterion(state) for criterion in stop_criteria]
 
             ids, values, *marks = to_host(next_ids, chosen, *flags)
-            if min(ids) < 0 or not all(map(math.isfinite, values)):
+            if min(ids) < 0 or not all(math.isfinite(value) for [value] in values):
                 raise why_nothing_was_drawn(state, stages, processors, sampler)
             stops = tuple(_stop(state, stop_criteria, marks, i) for i in range(len(state)))
-            step = Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
-            if not any(stops):
-                yield step
-                continue
-            state.finished = step.finished
-            yield step
+            yield Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
+
             unfinished = [i for i, stop in enumerate(stops) if stop is None]
             if not unfinished:
                 return
-            keep_rows(unfinished, state, cache, *processors, sampler, *stop_criteria)
+            if len(unfinished) < len(stops):
+                keep_rows(unfinished, state, cache, *processors, sampler, *stop_criteria)
     finally:
         manager.release(cache, state)
 
@@ -76,7 +74,7 @@ def autoregressive(
 def _stop(
     state: GenerationState,
     criteria: Sequence[StopCriterion],
-    marks: Sequence[Sequence[float]],
+    marks: Sequence[Sequence[bool]],
     i: int,
 ) -> Stop | None:
     """Why row `i` ends now: the first criterion in the list that says so, or None."""
@@ -97,15 +95,19 @@ def keep_rows(indices: Sequence[int], *holders: object) -> None:
             reorder(indices)
 
 
-def to_host(*tensors: torch.Tensor) -> list[list[float]]:
-    """The values of several `[batch]` tensors, with one wait for the device.
+def to_host(*tensors: torch.Tensor) -> list[Any]:
+    """The values of several tensors of one row each, as lists, with one wait for the device.
 
     float64 holds token ids exactly, so that ids, logits and marks can travel together.
     """
     if tensors[0].device.type == "cpu":
         return [tensor.tolist() for tensor in tensors]
-    packed = torch.stack([tensor.to(torch.float64) for tensor in tensors]).tolist()
-    return [[int(value) for value in packed[0]], *packed[1:]]
+    packed = torch.cat([tensor.flatten().to(torch.float64) for tensor in tensors]).to("cpu")
+    parts = packed.split([tensor.numel() for tensor in tensors])
+    return [
+        part.to(tensor.dtype).view(tensor.shape).tolist()
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
 
 
 def on_host(tensor: torch.Tensor, values: Sequence[float]) -> torch.Tensor:

@@ -28,8 +28,11 @@ class GenerationState:
         starts, prompt_ends, ends: first real column, first generated column, and the column at
             which the row is full, int64 `[batch]`.
         rows: the index of each row in the caller's batch, int64 `[batch]`, on the host.
-        finished: which rows end with the step being yielded, bool `[batch]`, on the host.
+        finished: bool `[batch]`, false for every row, since a row that ends leaves; what a stop
+            criterion gives that knows, without looking, that it ends none.
+        last_ids: the ids appended last, int64 `[batch]`.
         length: number of columns so far; max_length: the most the run can reach.
+        nearest_end: the least of `ends`, known on the host.
         rng: where draws come from.
 
     Args:
@@ -60,11 +63,13 @@ class GenerationState:
         self.starts = self._tensor(starts)
         self.prompt_ends = self._tensor([width] * len(prompts))
         self.rows = torch.tensor(range(len(prompts)) if rows is None else rows, dtype=torch.int64)
-        self.finished = torch.zeros(len(prompts), dtype=torch.bool)
         # Integers of the host beside the tensors: reading a row must not wait for the device.
         self._spans = [(start, width) for start in starts]
+        self.nearest_end = min(ends)
         self._buffer = self._tensor(padded)
         self._reserve(width + 1)
+        self.last_ids = self._buffer.select(1, width - 1)
+        self.finished = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
 
     def _tensor(self, values: object) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
@@ -78,10 +83,14 @@ class GenerationState:
         """All ids so far, int64 `[batch, length]`; columns before `starts` are padding."""
         return self._buffer.narrow(1, 0, self.length)
 
+    def since(self, column: int) -> torch.Tensor:
+        """The columns from `column` on, int64 `[batch, length - column]`."""
+        return self._buffer[:, column : self.length]
+
     @property
-    def last_ids(self) -> torch.Tensor:
-        """The ids appended last, int64 `[batch]`."""
-        return self._buffer.select(1, self.length - 1)
+    def most_generated(self) -> int:
+        """How many tokens the row has generated that has most of them; known on the host."""
+        return self.length - min(end for _, end in self._spans)
 
     @property
     def is_token(self) -> torch.Tensor:
@@ -117,6 +126,7 @@ class GenerationState:
         self._reserve(self.length + 1)
         self._buffer.select(1, self.length).copy_(next_ids)
         self.length += 1
+        self.last_ids = next_ids
         self.rng.advance()
 
     def reorder(self, indices: Sequence[int]) -> None:
@@ -127,7 +137,9 @@ class GenerationState:
         self.starts = self.starts[index]
         self.prompt_ends = self.prompt_ends[index]
         self.rows = self.rows[index.to(self.rows.device)]
-        self.finished = self.finished[index.to(self.rows.device)]
+        self.last_ids = self.last_ids[index]
+        self.finished = self.finished[index]
+        self.nearest_end = int(self.ends.min())
         self._spans = [self._spans[i] for i in indices]
         self.rng.reorder(indices)
 

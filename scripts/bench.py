@@ -1,0 +1,254 @@
+"""The benchmarks of `scripts/bench`: genkit and its peers, side by side, as ratios.
+
+Machines are noisy, so no figure stands alone: the two sides of a pair alternate, and what counts is
+the median of the ratios, printed with its spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from genkit import Kit, Pipeline, backends, caches, processors, samplers, stopping
+
+OUT = Path("build") / "bench.md"
+SAMPLED = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    name: str
+    genkit: str
+    peer: str
+    ratios: list[float]
+    target: str
+
+    def __str__(self) -> str:
+        median, low, high = statistics.median(self.ratios), min(self.ratios), max(self.ratios)
+        return (
+            f"| {self.name} | {self.genkit} | {self.peer} | "
+            f"**{median:.2f}** ({low:.2f} to {high:.2f}, n={len(self.ratios)}) | {self.target} |"
+        )
+
+
+HEADER = "| what | genkit | peer | ratio: median (least to most) | target |\n|---|---|---|---|---|"
+
+
+def alternating(count: int, *sides: Callable[[], float]) -> list[list[float]]:
+    """`count` figures of each side, taken in turns after one that does not count."""
+    for side in sides:
+        side()
+    return [list(figures) for figures in zip(*[[side() for side in sides] for _ in range(count)],
+                                             strict=True)]  # fmt: skip
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+# What is added to the model's forward.
+
+
+class Constant(transformers.LlamaForCausalLM):
+    """A transformers model whose forward costs nearly nothing."""
+
+    def __init__(self, vocab_size: int = 256) -> None:
+        super().__init__(
+            transformers.LlamaConfig(
+                vocab_size=vocab_size, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=100_000,
+                bos_token_id=None, eos_token_id=vocab_size - 1, pad_token_id=0,
+            )
+        )  # fmt: skip
+        generator = torch.Generator().manual_seed(0)
+        self.fixed = torch.randn(1, 1, vocab_size, generator=generator)
+        self.fixed[..., -1] = -100.0  # the end token, so that no run ends early
+        self.eval()
+
+    def forward(self, input_ids=None, cache=None, past_key_values=None, position_ids=None,
+                attention_mask=None, use_cache=None, logits_to_keep=0, **kwargs):  # fmt: skip
+        return CausalLMOutputWithPast(logits=self.fixed)
+
+
+def overhead(count: int, tokens: int) -> Iterator[Row]:
+    """Time a token beyond the model's forward, checks on: a constant model, V = 256, one row."""
+    model = Constant()
+    wrapped = backends.PyTorch.wrap(model)
+    ids = torch.tensor([[1, 2, 3]])
+    mask = torch.ones_like(ids)
+
+    def bare() -> float:
+        def loop() -> None:
+            with torch.no_grad():
+                for _ in range(tokens):
+                    model(input_ids=ids[:, -1:], logits_to_keep=1)
+
+        return seconds(loop) / tokens
+
+    for name, chain, sampler, options, target in (
+        ("greedy", [], samplers.Greedy(), {"do_sample": False}, "at most 0.40"),
+        (
+            "temperature + top_k + top_p",
+            [
+                processors.Temperature(temperature=SAMPLED["temperature"]),
+                processors.TopK(k=SAMPLED["top_k"]),
+                processors.TopP(p=SAMPLED["top_p"]),
+            ],
+            samplers.Categorical(),
+            {"do_sample": True, **SAMPLED},
+            "at most 0.50",
+        ),
+    ):
+        pipeline = Pipeline(
+            wrapped,
+            processors=chain,
+            sampler=sampler,
+            stop_criteria=[stopping.Eos(), stopping.MaxNewTokens(limit=tokens)],
+        )
+
+        def ours(pipeline: Pipeline = pipeline) -> float:
+            return seconds(lambda: pipeline.generate([1, 2, 3], seed=0)) / tokens
+
+        def theirs(options: dict = options) -> float:
+            def call() -> None:
+                out = model.generate(
+                    ids, attention_mask=mask, max_new_tokens=tokens, eos_token_id=255,
+                    pad_token_id=0, **options,
+                )  # fmt: skip
+                assert out.shape[1] == 3 + tokens
+
+            return seconds(call) / tokens
+
+        mine, peer, base = alternating(count, ours, theirs, bare)
+        ratios = [(a - c) / (b - c) for a, b, c in zip(mine, peer, base, strict=True)]
+        added = [statistics.median(x) - statistics.median(base) for x in (mine, peer)]
+        yield Row(
+            f"added per token, {name}",
+            f"{added[0] * 1e6:.0f} us",
+            f"transformers.generate {added[1] * 1e6:.0f} us",
+            ratios,
+            target,
+        )
+
+
+# The real model.
+
+
+def smollm2() -> backends.PyTorch:
+    return Kit().load(backends.PyTorch(model="smollm2", dtype="float32"))
+
+
+def decode(count: int, tokens: int) -> Iterator[Row]:
+    """Decode speed on SmolLM2 in float32: the time of `tokens` tokens after the first."""
+    model = smollm2()
+    prompt = model.tokenizer.encode("The history of the city begins with")
+    pipeline = Pipeline(model, stop_criteria=[])
+    ids = torch.tensor([prompt])
+
+    def ours() -> float:
+        steps = pipeline.decode(prompt, max_new_tokens=tokens + 1)
+        next(steps)
+        return seconds(lambda: outputs.update(genkit=[int(step.next_ids) for step in steps]))
+
+    def generate(count: int) -> list[int]:
+        out = model.module.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
+            min_new_tokens=count, eos_token_id=None, pad_token_id=0, repetition_penalty=1.0,
+        )  # fmt: skip
+        return out[0, len(prompt) :].tolist()
+
+    def theirs() -> float:
+        first = seconds(lambda: generate(1))
+        whole = seconds(lambda: outputs.update(transformers=generate(tokens + 1)))
+        return whole - first
+
+    outputs: dict[str, list[int]] = {}
+    mine, peer = alternating(count, ours, theirs)
+    same = outputs["genkit"] == outputs["transformers"][1:]
+    speeds = [tokens / statistics.median(side) for side in (mine, peer)]
+    yield Row(
+        f"decode, SmolLM2 float32, {tokens} tokens, {'same tokens' if same else 'OTHER TOKENS'}",
+        f"{speeds[0]:.1f} tokens/s",
+        f"transformers.generate {speeds[1]:.1f} tokens/s",
+        [b / a for a, b in zip(mine, peer, strict=True)],
+        "at least 1.00",
+    )
+
+
+def growth(count: int, tokens: int) -> Iterator[Row]:
+    """Time a token at 1,000 tokens against that at 100, with and without the cache."""
+    model = smollm2()
+    prompt = model.tokenizer.encode("The history of the city begins with")
+    long = (prompt * 200)[: 1000 - 8]
+    for cache, target in ((caches.Dynamic(), "at most 1.30"), (caches.NoCache(), "it grows")):
+        pipeline = Pipeline(model, cache=cache, stop_criteria=[])
+
+        def at(ids: list[int], pipeline: Pipeline = pipeline) -> float:
+            num = 16 if isinstance(pipeline.parts.cache, caches.Dynamic) else 2
+            steps = pipeline.decode(ids, max_new_tokens=num + 1)
+            next(steps)
+            return seconds(lambda: list(steps)) / num
+
+        near, far = alternating(
+            count if isinstance(cache, caches.Dynamic) else 3,
+            lambda at=at: at(long[: 100 - 8]),
+            lambda at=at: at(long),
+        )
+        yield Row(
+            f"time a token at 1,000 tokens against 100, cache {cache.type}",
+            f"{statistics.median(far) * 1e3:.1f} ms",
+            f"itself at 100: {statistics.median(near) * 1e3:.1f} ms",
+            [b / a for a, b in zip(near, far, strict=True)],
+            target,
+        )
+
+
+BENCHMARKS = {"overhead": (overhead, 512), "decode": (decode, 64), "growth": (growth, 16)}
+
+
+def main() -> None:
+    """Run the chosen benchmarks, print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="scripts/bench")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="three runs a side, not eleven")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"there is no benchmark {min(unknown)!r}; known: {', '.join(BENCHMARKS)}")
+    warnings.filterwarnings("ignore")
+    transformers.utils.logging.set_verbosity_error()
+    torch.set_num_threads(int(torch.get_num_threads()))
+
+    lines = [
+        f"torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"{torch.get_num_threads()} threads, {time.strftime('%Y-%m-%d')}",
+        "",
+        HEADER,
+    ]
+    print("\n".join(lines))
+    for name in arguments.names or BENCHMARKS:
+        benchmark, tokens = BENCHMARKS[name]
+        for row in benchmark(3 if arguments.quick else 11, tokens):
+            lines.append(str(row))
+            print(row, flush=True)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text("\n".join(lines) + "\n")
+    print(f"\nwritten to {OUT}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
