@@ -20,6 +20,7 @@ import transformers
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from genkit import Kit, Pipeline, backends, caches, processors, samplers, stopping
+from genkit.core import contracts
 
 OUT = Path("build") / "bench.md"
 SAMPLED = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
@@ -55,6 +56,7 @@ def alternating(count: int, *sides: Callable[[], float]) -> list[list[float]]:
 
 
 def seconds(call: Callable[[], object]) -> float:
+    """How long a call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -148,7 +150,8 @@ def overhead(count: int, tokens: int) -> Iterator[Row]:
 # The real model.
 
 
-def smollm2() -> backends.PyTorch:
+def smollm2() -> contracts.Model:
+    """The embedded model."""
     return Kit().load(backends.PyTorch(model="smollm2", dtype="float32"))
 
 

@@ -271,7 +271,7 @@ def _check_offered(part: Any, asker: str, offered: frozenset[str], owner: str) -
         )
 
 
-def _check_seed(seed: int) -> int:
+def _check_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise InputError(f"a seed is a whole number from 0 to 2**64 - 1, found {seed!r}")
     return seed

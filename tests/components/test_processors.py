@@ -261,7 +261,7 @@ def as_genkit(op: str, params: dict) -> LogitsProcessor:
 
 @pytest.mark.parametrize("vector", [pytest.param(v, id=v["id"]) for v in GOLDEN])
 def test_golden(vector: dict) -> None:
-    """Bit for bit; where equal values decided, the same values; where rounding did, the same mass."""
+    """Bit for bit; where equal values decided the same values, where rounding did the same mass."""
     logits, expected = (
         [[-INF if value is None else value for value in row] for row in vector[key]]
         for key in ("logits", "out_logits")

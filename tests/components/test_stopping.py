@@ -1,5 +1,6 @@
 """Stop criteria, through pipelines over scripted models."""
 
+import itertools
 import time
 
 import pytest
@@ -134,7 +135,7 @@ def test_the_prompt_does_not_count() -> None:
 def test_where_text_stops_does_not_depend_on_its_tokens(text: str, strings, data) -> None:
     cuts = data.draw(st.sets(st.integers(1, max(1, len(text) - 1))))
     edges = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
-    words = [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    words = [text[a:b] for a, b in itertools.pairwise(edges)]
     criterion = StopStrings(strings=strings)
     in_tokens, _ = say(words, criterion)
     in_letters, _ = say(list(text), criterion)

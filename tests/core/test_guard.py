@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from genkit.errors import ModelOutputError, PartError, UnsupportedError
-from genkit.pipeline import Pipeline
 from genkit.components.base import LogitsProcessor
 from genkit.components.stopping import MaxNewTokens
+from genkit.errors import ModelOutputError, PartError, UnsupportedError
+from genkit.pipeline import Pipeline
 from genkit.testing import ScriptedModel
 
 

@@ -173,3 +173,15 @@ def test_an_interrupt_in_a_part_passes_and_releases_the_cache() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(autoregressive(model, Recorder(), [interrupt], greedy, [], make_state([5])))
     assert events[-1][0] == "release"
+
+
+@pytest.mark.parametrize("token_id", [8, 10**6, -1, -7])
+def test_a_sampler_that_chooses_no_token_of_the_model_is_named(token_id: int) -> None:
+    def lost(state, logits):
+        return torch.full((len(state),), token_id)
+
+    steps = autoregressive(
+        ScriptedModel.of_ids([3], 8), Dynamic(), [], lost, [at_id(7)], make_state([1])
+    )
+    with pytest.raises(PartError, match="'lost' chose a token that is forbidden, or none"):
+        next(steps)

@@ -50,7 +50,7 @@ def test_reordered_rows_keep_their_streams() -> None:
 
 def test_uniform_in_distribution() -> None:
     numbers = np.array(draws(11, count=20_000))
-    assert 0 <= numbers.min() and numbers.max() < 1
+    assert numbers.min() >= 0 and numbers.max() < 1
     counts, _ = np.histogram(numbers, bins=20, range=(0, 1))
     assert ((counts - 1000) ** 2 / 1000).sum() < 43.8  # chi-square, 19 degrees, one in a thousand
 

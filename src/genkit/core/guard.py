@@ -105,7 +105,7 @@ class GuardedModel(_Guard):
 
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         logits = self.part(input_ids, cache)
-        if logits.shape != (len(input_ids), self.part.vocab_size):
+        if logits.shape != (input_ids.shape[0], self.part.vocab_size):
             raise ModelOutputError(
                 f"the model gave logits of shape {list(logits.shape)}, not "
                 f"[{len(input_ids)}, {self.part.vocab_size}]"

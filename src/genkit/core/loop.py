@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import torch
 
 from genkit.core.contracts import (
     CacheManager,
@@ -14,12 +11,12 @@ from genkit.core.contracts import (
     Model,
     Sampler,
     StopCriterion,
-    label_of,
     name_of,
 )
+from genkit.core.failure import why_nothing_was_drawn
+from genkit.core.host import on_host, to_host
 from genkit.core.result import Step, Stop
 from genkit.core.state import GenerationState
-from genkit.errors import EmptyRowError, ModelOutputError, PartError, RunError
 
 
 def autoregressive(
@@ -51,15 +48,15 @@ def autoregressive(
                 stages.append(processor(state, stages[-1]))
             next_ids = sampler(state, stages[-1])
 
-            drawn = next_ids.clamp(min=0)
-            chosen = stages[-1].gather(-1, drawn.unsqueeze(-1))
-            state.append(drawn)
-            flags = [criterion(state) for criterion in stop_criteria]
+            chosen_ids = next_ids.clamp(0, model.vocab_size - 1)
+            chosen_logits = stages[-1].gather(-1, chosen_ids.unsqueeze(-1))
+            state.append(chosen_ids)
+            marks = [criterion(state) for criterion in stop_criteria]
 
-            ids, values, *marks = to_host(next_ids, chosen, *flags)
-            if min(ids) < 0 or not all(math.isfinite(value) for [value] in values):
+            ids, chosen, values, *marked = to_host(next_ids, chosen_ids, chosen_logits, *marks)
+            if ids != chosen or not all(math.isfinite(value) for [value] in values):
                 raise why_nothing_was_drawn(state, stages, processors, sampler)
-            stops = tuple(_stop(state, stop_criteria, marks, i) for i in range(len(state)))
+            stops = tuple(_stop(state, stop_criteria, marked, i) for i in range(len(state)))
             yield Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
 
             unfinished = [i for i, stop in enumerate(stops) if stop is None]
@@ -74,12 +71,12 @@ def autoregressive(
 def _stop(
     state: GenerationState,
     criteria: Sequence[StopCriterion],
-    marks: Sequence[Sequence[bool]],
+    marked: Sequence[Sequence[bool]],
     i: int,
 ) -> Stop | None:
     """Why row `i` ends now: the first criterion in the list that says so, or None."""
-    for criterion, mark in zip(criteria, marks, strict=True):
-        if mark[i]:
+    for criterion, rows in zip(criteria, marked, strict=True):
+        if rows[i]:
             report = getattr(criterion, "report", None)
             details = report(state, i) if report is not None else {}
             reason = getattr(criterion, "finish_reason", "stop")
@@ -93,66 +90,3 @@ def keep_rows(indices: Sequence[int], *holders: object) -> None:
         reorder = getattr(holder, "reorder", None)
         if reorder is not None:
             reorder(indices)
-
-
-def to_host(*tensors: torch.Tensor) -> list[Any]:
-    """The values of several tensors of one row each, as lists, with one wait for the device.
-
-    float64 holds token ids exactly, so that ids, logits and marks can travel together.
-    """
-    if tensors[0].device.type == "cpu":
-        return [tensor.tolist() for tensor in tensors]
-    packed = torch.cat([tensor.flatten().to(torch.float64) for tensor in tensors]).to("cpu")
-    parts = packed.split([tensor.numel() for tensor in tensors])
-    return [
-        part.to(tensor.dtype).view(tensor.shape).tolist()
-        for part, tensor in zip(parts, tensors, strict=True)
-    ]
-
-
-def on_host(tensor: torch.Tensor, values: Sequence[float]) -> torch.Tensor:
-    """The tensor on the host, made of its values where it lives elsewhere."""
-    return tensor if tensor.device.type == "cpu" else torch.tensor(values, dtype=tensor.dtype)
-
-
-def why_nothing_was_drawn(
-    state: GenerationState,
-    stages: Sequence[torch.Tensor],
-    processors: Sequence[LogitsProcessor],
-    sampler: Sampler,
-) -> RunError:
-    """Search the intact outputs of a failed step for the part that is to blame."""
-    for i in range(len(state)):
-        where = f"row {state.rows[i]}, step {state.num_generated[i] - 1}"
-        if not _drawable(stages[0][i]):
-            return ModelOutputError(
-                f"{where}: the model gave {_describe(stages[0][i])}. A model in float16 that "
-                "overflows is the usual cause: try `backend.dtype: float32` or `bfloat16`"
-            )
-        for processor, before, after in zip(processors, stages, stages[1:], strict=False):
-            if not _drawable(after[i]):
-                found = _describe(after[i])
-                message = (
-                    f"{where}: after {label_of(processor)} the row has {found}; "
-                    f"before it {int(before[i].isfinite().sum())} tokens were allowed"
-                )
-                is_empty = bool((after[i] == -math.inf).all())
-                return EmptyRowError(message) if is_empty else PartError(message)
-    return PartError(
-        f"step {int(state.num_generated[0]) - 1}: {label_of(sampler)} chose a token "
-        "that is forbidden, or none, though every row has tokens that are allowed"
-    )
-
-
-def _drawable(logits: torch.Tensor) -> bool:
-    return not bool((logits.isnan() | (logits == math.inf)).any()) and bool(logits.isfinite().any())
-
-
-def _describe(logits: torch.Tensor) -> str:
-    for count, what in (
-        (int(logits.isnan().sum()), "NaN"),
-        (int((logits == math.inf).sum()), "+inf"),
-    ):
-        if count:
-            return f"{what} in {count} of {len(logits)} logits"
-    return "no token that is allowed (every logit is -inf)"

@@ -80,9 +80,8 @@ def _naming(observer: Any, hook: str, function: Callable[..., None]) -> Callable
         try:
             function(*arguments)
         except Exception as error:
-            raise PartError(
-                f"the observer {name_of(observer)!r} raised {type(error).__name__} in {hook}: {error}"
-            ) from error
+            what = f"raised {type(error).__name__} in {hook}: {error}"
+            raise PartError(f"the observer {name_of(observer)!r} {what}") from error
 
     return call
 

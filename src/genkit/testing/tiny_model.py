@@ -129,7 +129,8 @@ class TinyModel:
         visible = self._visible(columns, key_columns, cache.starts)
         scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
         mixed = scores.softmax(-1) @ values
-        return mixed.transpose(1, 2).flatten(2) @ weights["o"]
+        joined: torch.Tensor = mixed.transpose(1, 2).flatten(2)
+        return joined @ weights["o"]
 
     def _heads(
         self, projected: torch.Tensor, num_heads: int, positions: torch.Tensor
@@ -209,7 +210,8 @@ def _norm(hidden: torch.Tensor) -> torch.Tensor:
 
 def _split(projected: torch.Tensor, num_heads: int) -> torch.Tensor:
     """`[batch, tokens, heads * dim]` to `[batch, heads, tokens, dim]`."""
-    return projected.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    heads: torch.Tensor = projected.unflatten(-1, (num_heads, -1))  # type: ignore[no-untyped-call]
+    return heads.transpose(1, 2)
 
 
 def _rotate(heads: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,8 @@ class TopK(LogitsProcessor):
         largest = logits.topk(self.k, dim=-1).values
         dropped = logits < largest.narrow(-1, -1, 1)
         # Without ties at the border that was all. A GPU is not asked, which would wait for it.
-        if logits.device.type != "cpu" or dropped.sum() < len(logits) * (logits.shape[-1] - self.k):
+        num_dropped = logits.shape[0] * (logits.shape[1] - self.k)
+        if logits.device.type != "cpu" or dropped.sum() < num_dropped:
             dropped = dropped | _surplus(logits, largest)
         return logits.masked_fill(dropped, -math.inf)
 

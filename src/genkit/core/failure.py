@@ -1,0 +1,55 @@
+"""Why a step failed: which part emptied a row, or that the model gave NaN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from genkit.core.contracts import LogitsProcessor, Sampler, label_of
+from genkit.core.state import GenerationState
+from genkit.errors import EmptyRowError, ModelOutputError, PartError, RunError
+
+
+def why_nothing_was_drawn(
+    state: GenerationState,
+    stages: Sequence[torch.Tensor],
+    processors: Sequence[LogitsProcessor],
+    sampler: Sampler,
+) -> RunError:
+    """Search the intact outputs of a failed step for the part that is to blame."""
+    for i in range(len(state)):
+        where = f"row {state.rows[i]}, step {state.num_generated[i] - 1}"
+        if not _drawable(stages[0][i]):
+            return ModelOutputError(
+                f"{where}: the model gave {_describe(stages[0][i])}. A model in float16 that "
+                "overflows is the usual cause: try `backend.dtype: float32` or `bfloat16`"
+            )
+        for processor, before, after in zip(processors, stages, stages[1:], strict=False):
+            if not _drawable(after[i]):
+                found = _describe(after[i])
+                message = (
+                    f"{where}: after {label_of(processor)} the row has {found}; "
+                    f"before it {int(before[i].isfinite().sum())} tokens were allowed"
+                )
+                is_empty = bool((after[i] == -math.inf).all())
+                return EmptyRowError(message) if is_empty else PartError(message)
+    return PartError(
+        f"step {int(state.num_generated[0]) - 1}: {label_of(sampler)} chose a token "
+        "that is forbidden, or none, though every row has tokens that are allowed"
+    )
+
+
+def _drawable(logits: torch.Tensor) -> bool:
+    return not bool((logits.isnan() | (logits == math.inf)).any()) and bool(logits.isfinite().any())
+
+
+def _describe(logits: torch.Tensor) -> str:
+    for count, what in (
+        (int(logits.isnan().sum()), "NaN"),
+        (int((logits == math.inf).sum()), "+inf"),
+    ):
+        if count:
+            return f"{what} in {count} of {len(logits)} logits"
+    return "no token that is allowed (every logit is -inf)"
