@@ -1,0 +1,43 @@
+"""The base of all backends, and what a registered model name stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from genkit.components.base import Component
+from genkit.core import contracts
+
+Where = str | os.PathLike[str]
+
+ModelSource = Where | Mapping[str, Any] | Callable[[], Where]
+"""Where a registered model is: a folder, GGUF file or hub id; a callable that finds one of these
+when the model is loaded; or options of the backend, of which `model` is one of these."""
+
+Progress = Callable[[str], Any]
+"""Called with one line for a person whenever a long piece of work begins."""
+
+
+class Backend(Component):
+    """Base of whatever yields a model."""
+
+    kind: ClassVar[str] = "backend"
+
+    def load(
+        self,
+        *,
+        models: Mapping[str, ModelSource] | None = None,
+        progress: Progress | None = None,
+    ) -> contracts.Model:
+        """Load the model, ready to be called.
+
+        Args:
+            models: the registered names, and where each of them is.
+            progress: told what takes long.
+
+        Raises:
+            ModelLoadError: the model cannot be loaded; the message says why and what to do.
+            UnknownNameError: `model` is neither a place nor a registered name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define load")

@@ -1,0 +1,178 @@
+"""Reads model and tokenizer from a local folder, and says in plain words what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from genkit.backends.gguf import is_converted
+from genkit.backends.model_facts import refuse_encoder_decoder
+from genkit.backends.transformers_compat import quiet
+from genkit.errors import ModelLoadError
+from genkit.text.huggingface import HuggingFaceTokenizer
+
+if TYPE_CHECKING:
+    from genkit.backends.pytorch import PyTorch
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "tekken.json",
+    "*.tiktoken",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+
+
+def load_model(folder: Path, spec: PyTorch, device: torch.device) -> Any:
+    """The model of a folder, in evaluation mode on `device`.
+
+    Raises:
+        ModelLoadError: no config, no weights, pickled weights only, code that is not trusted, an
+            architecture that is unknown or no causal model, damaged or incomplete weights.
+    """
+    config = read_config(folder, spec)
+    check_weights(folder, spec)
+    try:
+        with quiet():
+            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                dtype="auto" if spec.dtype == "auto" else getattr(torch, spec.dtype),
+                attn_implementation=spec.attention,
+                trust_remote_code=spec.trust_remote_code,
+                use_safetensors=None if spec.allow_pickle else True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as error:
+        raise ModelLoadError(f"{folder}: {_first_lines(error)}") from error
+    module, report = loaded
+    refuse_incomplete(folder, report)
+    try:
+        return module.to(device).eval()
+    except torch.OutOfMemoryError as error:
+        raise ModelLoadError(
+            f"{folder}: the model does not fit on {device}; use a smaller `dtype` or another "
+            f"`device` ({_first_lines(error)})"
+        ) from error
+
+
+def read_config(folder: Path, spec: PyTorch) -> Any:
+    """The configuration of a folder. No code of the folder runs and nothing is asked.
+
+    Raises:
+        ModelLoadError: there is none, it cannot be read, or it needs code that is not trusted.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelLoadError(f"{folder} is no model folder: it has no config.json")
+    refuse_code(folder, _read_json(path), spec)
+    try:
+        with quiet():
+            config = transformers.AutoConfig.from_pretrained(
+                folder, trust_remote_code=spec.trust_remote_code, local_files_only=True
+            )
+    except Exception as error:
+        raise ModelLoadError(f"{path}: {_first_lines(error)}") from error
+    refuse_encoder_decoder(config, str(folder))
+    return config
+
+
+def refuse_code(folder: Path, config: dict[str, Any], spec: PyTorch) -> None:
+    """Refuse a model that transformers does not know itself and that brings its own code."""
+    known = config.get("model_type") in transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    if "auto_map" in config and not known and not spec.trust_remote_code:
+        raise ModelLoadError(
+            f"{folder} needs Python code that it brings along; genkit runs none of it unless the "
+            "recipe says `trust_remote_code: true`. Read that code first"
+        )
+
+
+def check_weights(folder: Path, spec: PyTorch) -> None:
+    """Refuse a folder without weights that may be read.
+
+    Raises:
+        ModelLoadError: there are none, or only pickled ones.
+    """
+    if any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if not pickles:
+        raise ModelLoadError(f"{folder} has no weights: no *.safetensors file is there")
+    if not spec.allow_pickle:
+        raise ModelLoadError(
+            f"{folder} has pickled weights only ({', '.join(pickles[:3])}), and reading a pickle "
+            "can run any code. Convert them to safetensors, or say `allow_pickle: true` if you "
+            "trust where they come from"
+        )
+
+
+def refuse_incomplete(folder: Path, report: dict[str, Any]) -> None:
+    """Refuse weights that leave parts of the model at random."""
+    missing = sorted(report.get("missing_keys") or ())
+    mismatched = sorted(str(entry[0]) for entry in report.get("mismatched_keys") or ())
+    for what, names in (("are missing", missing), ("have another shape", mismatched)):
+        if names:
+            shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            raise ModelLoadError(f"{folder}: {len(names)} weights {what}: {shown}")
+
+
+def load_tokenizer(folder: Path, spec: PyTorch) -> HuggingFaceTokenizer:
+    """The tokenizer of a folder.
+
+    Raises:
+        ModelLoadError: there is none, or it cannot be read.
+    """
+    if not any(path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise ModelLoadError(
+            f"{folder} has no tokenizer (tokenizer.json or the like); name another one with "
+            "`tokenizer:`, or wrap the loaded model with `backends.PyTorch.wrap`"
+        )
+    settings = folder / "tokenizer_config.json"
+    if settings.is_file() and not spec.trust_remote_code:
+        _refuse_tokenizer_code(folder, _read_json(settings))
+    # AutoTokenizer replaces what some architectures' files say by a class of the library, which is
+    # a repair for files of the hub and would undo what the converter took from the GGUF.
+    auto: Any = transformers.AutoTokenizer
+    loader = transformers.PreTrainedTokenizerFast if is_converted(folder) else auto
+    try:
+        with quiet():
+            inner = loader.from_pretrained(
+                folder, trust_remote_code=spec.trust_remote_code, local_files_only=True
+            )
+    except Exception as error:
+        raise ModelLoadError(f"{folder}: the tokenizer: {_first_lines(error)}") from error
+    return HuggingFaceTokenizer(inner)
+
+
+def _refuse_tokenizer_code(folder: Path, settings: dict[str, Any]) -> None:
+    """Refuse a tokenizer whose class is neither the library's nor replaceable by tokenizer.json."""
+    name = str(settings.get("tokenizer_class"))
+    if "auto_map" in settings and not hasattr(transformers, name):
+        raise ModelLoadError(
+            f"the tokenizer of {folder} needs Python code that it brings along; genkit runs none "
+            "of it unless the recipe says `trust_remote_code: true`. Read that code first"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelLoadError(f"{path} is no JSON object")
+    return content
+
+
+def _first_lines(error: Exception, limit: int = 300) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " ..."

@@ -1,0 +1,189 @@
+"""What the configuration of a transformers model says about it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from genkit.backends.transformers_compat import Signature, shared_layers
+from genkit.errors import ModelLoadError
+
+logger = logging.getLogger(__name__)
+
+_ALIBI_TYPES = {"bloom", "mpt"}  # positions come from the attention mask
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a model that do not change.
+
+    Attributes:
+        vocab_size: width of the logits.
+        eos_token_ids: every id that ends a text.
+        context_length: the most tokens of one row; None if the model knows no limit.
+        supports: capabilities; see `genkit.core.contracts.CAPABILITIES`.
+        shared_layers: see `transformers_compat.shared_layers`; None for a recurrent model.
+        rope_is_capped: whether `context_length` is where the rotation would begin to change.
+    """
+
+    vocab_size: int
+    eos_token_ids: frozenset[int]
+    context_length: int | None
+    supports: frozenset[str]
+    shared_layers: list[bool] | None
+    rope_is_capped: bool
+
+
+def facts_of(module: Any, tokenizer: Any = None) -> Facts:
+    """Read the facts of a model.
+
+    Raises:
+        ModelLoadError: it is no causal model, or keeps nothing between calls.
+    """
+    config = module.config.get_text_config(decoder=True)
+    refuse_what_does_not_generate(module)
+    vocab_size = width_of_logits(module, config)
+    layers = None if getattr(module, "_is_stateful", False) else shared_layers(module.config)
+    capped = length_of_constant_rope(config)
+    length = context_length(config)
+    if capped is not None:
+        length = min(capped, length or capped)
+        logger.warning(
+            "the rotary embedding of %s changes beyond %d tokens; its context ends there",
+            type(module).__name__,
+            length,
+        )
+    return Facts(
+        vocab_size=vocab_size,
+        eos_token_ids=eos_token_ids(module, config, tokenizer, vocab_size),
+        context_length=length,
+        supports=supports(module, config, layers),
+        shared_layers=layers,
+        rope_is_capped=capped is not None,
+    )
+
+
+def refuse_what_does_not_generate(module: Any) -> None:
+    """Name what kind of model this is, where it is not one that continues a text."""
+    name = type(module).__name__
+    refuse_encoder_decoder(module.config, name)
+    if module.get_output_embeddings() is None and not hasattr(module, "lm_head"):
+        raise ModelLoadError(f"{name} gives no logits over a vocabulary; it is no language model")
+    if getattr(module.config, "is_decoder", True) is False and sees_ahead(module):
+        raise ModelLoadError(
+            f"{name} sees both sides of a position, it continues no text; a model of this kind "
+            "that was trained to generate says `is_decoder: true` in its config"
+        )
+    if Signature(module).cache is None:
+        raise ModelLoadError(f"{name} keeps nothing between calls in this version of transformers")
+
+
+def refuse_encoder_decoder(config: Any, name: str) -> None:
+    """Refuse what reads one text and writes another.
+
+    Raises:
+        ModelLoadError: it does.
+    """
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelLoadError(
+            f"{name} is an encoder-decoder model ({config.model_type}); genkit runs decoder-only "
+            "(causal) language models"
+        )
+
+
+def sees_ahead(module: Any) -> bool:
+    """Whether logits depend on the token after their position, as BERT's do.
+
+    Computed, since `is_decoder: false` stands in configs of causal models too.
+    """
+    input_ids = torch.tensor([[0, 1], [0, 2]], device=module.device)
+    with torch.no_grad():
+        one, other = module(input_ids).logits[:, 0]
+    rounding = 16 * torch.finfo(one.dtype).eps * float(one.abs().max())
+    return float((one - other).abs().max()) > rounding
+
+
+def width_of_logits(module: Any, config: Any) -> int:
+    """The output width of the head, which may be larger than the tokenizer's vocabulary."""
+    weight = getattr(module.get_output_embeddings(), "weight", None)
+    return int(config.vocab_size if weight is None else weight.shape[0])
+
+
+def eos_token_ids(module: Any, config: Any, tokenizer: Any, vocab_size: int) -> frozenset[int]:
+    """The union of what generation settings, configuration and tokenizer say; no ids fall out.
+
+    A chat model's turn-end token often stands in only one of them.
+    """
+    sources = (
+        getattr(module, "generation_config", None),
+        module.config,
+        config,
+        getattr(tokenizer, "inner", tokenizer),
+    )
+    found: set[int] = set()
+    for source in sources:
+        found.update(_ids(getattr(source, "eos_token_id", None)))
+    return frozenset(i for i in found if 0 <= i < vocab_size)
+
+
+def _ids(value: Any) -> Iterable[int]:
+    if value is None:
+        return ()
+    return (int(value),) if isinstance(value, int) else (int(i) for i in value)
+
+
+def context_length(config: Any) -> int | None:
+    """The most tokens of one row, a scaled rotary embedding included; None without a limit."""
+    if config.model_type in _ALIBI_TYPES or getattr(config, "alibi", False):
+        return None
+    length = getattr(config, "max_position_embeddings", None)
+    if not isinstance(length, int) or length <= 0:
+        return None
+    scaled = [length]
+    for rope in ropes(config):
+        if rope.get("rope_type") in ("linear", "yarn") and rope.get("factor"):
+            original = rope.get("original_max_position_embeddings") or length
+            scaled.append(int(original * rope["factor"]))
+    return max(scaled)
+
+
+def length_of_constant_rope(config: Any) -> int | None:
+    """Up to which length the rotation is constant; None if it always is.
+
+    With `dynamic` scaling the base, with `longrope` the set of factors changes once a text passes
+    that length, for all positions: keys rotated earlier, waiting in the cache, no longer fit. Below
+    it both are plain rotations, and cached and uncached decoding agree.
+    """
+    lengths = []
+    for rope in ropes(config):
+        original = rope.get("original_max_position_embeddings")
+        kind = str(rope.get("rope_type", ""))
+        if kind == "longrope":
+            original = original or getattr(config, "original_max_position_embeddings", None)
+            lengths.append(int(original or config.max_position_embeddings))
+        elif "dynamic" in kind:
+            lengths.append(int(config.max_position_embeddings))
+    return min(lengths, default=None)
+
+
+def ropes(config: Any) -> list[dict[str, Any]]:
+    """The rotary settings of a config: one, none, or one a kind of layer."""
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    nested = [value for value in rope.values() if isinstance(value, dict)]
+    return nested or [rope]
+
+
+def supports(module: Any, config: Any, layers: list[bool] | None) -> frozenset[str]:
+    """What the model can do beyond one token after another; nothing for a recurrent one."""
+    if layers is None:
+        return frozenset()
+    capabilities = {"crop", "reorder", "block"}
+    signature = Signature(module)
+    knows_positions = signature.positions or config.model_type in _ALIBI_TYPES
+    if signature.mask and knows_positions:
+        capabilities.add("ragged")
+    return frozenset(capabilities)

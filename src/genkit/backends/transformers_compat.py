@@ -1,0 +1,226 @@
+"""All that depends on the version of transformers, and the memory its models write into.
+
+Written for 5.x and meant to hold for 4.57: there the cache is handed over as `past_key_values`,
+later as `cache`; `Cache.crop` took a length and now takes a number of tokens. Keys and values are
+therefore cut and reordered here and not by methods of the library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+import transformers
+from transformers import cache_utils
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from genkit.errors import UnsupportedError
+
+CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params", "state")
+"""What architectures and versions call the memory that they are handed."""
+
+# Before 5.x no layer shared the keys of another, and there was no stand-in for one.
+_Shared: Any = getattr(cache_utils, "DummyLayer", type("NoSuchLayer", (), {}))
+
+
+class Signature:
+    """What the forward of an architecture takes.
+
+    Attributes:
+        cache: the name of the argument for the memory, None if there is none.
+        positions: whether it takes `position_ids`.
+        mask: whether it takes `attention_mask`.
+        logits_to_keep: whether it can compute the logits of the last positions only.
+        use_cache: whether it takes `use_cache`, by name or among its keywords.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        parameters = inspect.signature(module.forward).parameters
+        keywords = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        self.cache = next((name for name in CACHE_ARGUMENTS if name in parameters), None)
+        self.positions = "position_ids" in parameters
+        self.mask = "attention_mask" in parameters
+        self.logits_to_keep = "logits_to_keep" in parameters
+        self.use_cache = "use_cache" in parameters or keywords
+
+
+class Memory(Protocol):
+    """What a model keeps between calls, in the form that transformers wants it.
+
+    Attributes:
+        past: what the next forward is handed.
+    """
+
+    past: Any
+
+    def clear(self) -> None:
+        """Hold nothing."""
+
+    def keep(self, output: Any) -> None:
+        """A forward has succeeded and returned this."""
+
+    def crop(self, length: int) -> None:
+        """Hold the first `length` columns."""
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep these rows, in this order."""
+
+
+class GrowingLayer(DynamicLayer):
+    """Keys and values of one layer, written into room that doubles.
+
+    Appending a token copies that token, while the library's own layer copies all tokens at every
+    step. Windowed layers keep everything too, so that they can be cut back; their mask does the
+    windowing.
+
+    Args:
+        max_length: the most columns that there will be; room never grows beyond it.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.max_length = max_length
+        self.rooms: list[torch.Tensor] = []
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append `[batch, heads, n, dim]`; all keys and values so far."""
+        held = self.get_seq_length()
+        length = held + key_states.shape[-2]
+        if not self.rooms or length > self.rooms[0].shape[-2]:
+            self._grow(held, length, key_states, value_states)
+        key_room, value_room = self.rooms
+        key_room[:, :, held:length] = key_states
+        value_room[:, :, held:length] = value_states
+        self.keys, self.values = key_room[:, :, :length], value_room[:, :, :length]
+        return self.keys, self.values
+
+    def _grow(self, held: int, length: int, *states: torch.Tensor) -> None:
+        room = max(length, min(max(2 * length, 64), self.max_length))
+        grown = [new.new_empty((*new.shape[:2], room, new.shape[-1])) for new in states]
+        if held:
+            for new, old in zip(grown, self.rooms, strict=True):
+                new[:, :, :held] = old[:, :, :held]
+        self.rooms = grown
+        if not self.is_initialized:
+            self.dtype, self.device = states[0].dtype, states[0].device
+            self.is_initialized = True
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` columns, if there are more."""
+        if self.get_seq_length() > length:
+            self.keys, self.values = (room[:, :, :length] for room in self.rooms)
+
+    def take(self, index: torch.Tensor) -> None:
+        """Keep the rows `index`."""
+        held = self.get_seq_length()
+        if held:
+            self.rooms = [room.index_select(0, index) for room in self.rooms]
+            self.keys, self.values = (room[:, :, :held] for room in self.rooms)
+
+
+class AttentionMemory:
+    """Keys and values of every column, layer by layer.
+
+    Args:
+        shared: for each layer, whether it reads the keys of another one and holds none.
+        max_length: the most columns that there will be.
+    """
+
+    def __init__(self, shared: Sequence[bool], max_length: int) -> None:
+        self.shared = shared
+        self.max_length = max_length
+        self.clear()
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        layers: list[Any] = [
+            _Shared() if shared else GrowingLayer(self.max_length) for shared in self.shared
+        ]
+        self.past = Cache(layers=layers)
+
+    def keep(self, output: Any) -> None:
+        """Nothing to do: a forward writes into `past`."""
+
+    def crop(self, length: int) -> None:
+        """Hold the first `length` columns; layers that a failed forward left unequal too."""
+        for layer in self._layers():
+            layer.cut(length)
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep these rows, in this order."""
+        layers = [layer for layer in self._layers() if layer.is_initialized]
+        if layers:
+            index = torch.tensor(indices, device=layers[0].device)
+            for layer in layers:
+                layer.take(index.to(layer.device))
+
+    def _layers(self) -> Iterator[GrowingLayer]:
+        return (layer for layer in self.past.layers if isinstance(layer, GrowingLayer))
+
+
+class RecurrentMemory:
+    """A state that the model makes and folds every token into; what was folded in stays.
+
+    Args:
+        name: under which the model is handed the state, and returns it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.past: Any = None
+
+    def clear(self) -> None:
+        """Hold nothing: the model begins with a state of its own."""
+        self.past = None
+
+    def keep(self, output: Any) -> None:
+        """Hold the state that the model returned."""
+        self.past = getattr(output, self.name)
+
+    def crop(self, length: int) -> None:
+        """Refused: a token cannot be taken out of the state."""
+        raise UnsupportedError(
+            f"the state of a recurrent model cannot be cut back to {length} tokens; start again "
+            "with an empty cache"
+        )
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Refused: nothing is known about the shape of the state."""
+        raise UnsupportedError("the state of a recurrent model is not reordered; run row after row")
+
+
+def shared_layers(config: Any) -> list[bool] | None:
+    """For each layer, whether it holds no keys of its own; None if a layer is no plain attention.
+
+    The library's own cache for this config says what each layer is. Layers that remember in another
+    form than one key and value a column (recurrent, convolutional, compressed, indexed) make the
+    whole model recurrent for us.
+    """
+    try:
+        layers = DynamicCache(config=config).layers
+    except Exception:  # the config of an architecture that has a cache of its own
+        return None
+    plain = (DynamicLayer, DynamicSlidingWindowLayer, _Shared)
+    if not layers or any(type(layer) not in plain for layer in layers):
+        return None
+    return [isinstance(layer, _Shared) for layer in layers]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the library's progress bars and remarks out of the terminal while it loads."""
+    log = transformers.utils.logging
+    bars, verbosity = log.is_progress_bar_enabled(), log.get_verbosity()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
+    try:
+        yield
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()
