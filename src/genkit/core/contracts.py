@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from genkit.core.result import Step
+from genkit.core.result import Steps
 from genkit.core.state import GenerationState
 
 CAPABILITIES = {
@@ -144,7 +144,7 @@ class Decoder(Protocol):
         sampler: Sampler,
         stop_criteria: Sequence[StopCriterion],
         state: GenerationState,
-    ) -> Iterator[Step]:
+    ) -> Steps:
         """Generate until every row has finished."""
 
 

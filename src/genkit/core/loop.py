@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from genkit.core.contracts import (
     CacheManager,
@@ -15,7 +15,7 @@ from genkit.core.contracts import (
 )
 from genkit.core.failure import why_nothing_was_drawn
 from genkit.core.host import on_host, to_host
-from genkit.core.result import Step, Stop
+from genkit.core.result import Step, Steps, Stop
 from genkit.core.state import GenerationState
 
 
@@ -26,7 +26,7 @@ def autoregressive(
     sampler: Sampler,
     stop_criteria: Sequence[StopCriterion],
     state: GenerationState,
-) -> Iterator[Step]:
+) -> Steps:
     """Generate one token a row and step until every row has finished.
 
     The first pass through the loop is the prefill: the cache is empty and the whole prompt is fed.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from genkit.core.contracts import name_of
-from genkit.core.result import Result, Step
+from genkit.core.result import Result, Step, Steps
 from genkit.core.run import Run
 from genkit.errors import PartError
 
@@ -39,7 +39,7 @@ class Record(Protocol):
         """What has been taken down, as one result for each row."""
 
 
-def watched(steps: Iterator[Step], record: Record, observers: Sequence[Any]) -> Iterator[Step]:
+def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
     """The same steps: each is taken down and shown to the observers before it is passed on.
 
     An exception leaves with `partial_results`.

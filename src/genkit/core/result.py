@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,10 +47,18 @@ class Step:
     logits: torch.Tensor
     stops: tuple[Stop | None, ...]
 
+    def __iter__(self) -> Iterator[tuple[int, int, Stop | None]]:
+        """(row, id, why the row ends or None) for each row of the step."""
+        return zip(self.rows.tolist(), self.next_ids.tolist(), self.stops, strict=True)
+
     @property
     def finished(self) -> torch.Tensor:
         """Which rows end with this step, bool `[batch]`, on the host."""
         return torch.tensor([stop is not None for stop in self.stops])
+
+
+Steps = Generator[Step, None, None]
+"""A run as it goes on; closing it ends the run and releases its cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from genkit.components.base import Decoder
 from genkit.core import contracts
 from genkit.core.loop import autoregressive
-from genkit.core.result import Step
+from genkit.core.result import Steps
 from genkit.core.state import GenerationState
 
 __all__ = ["Autoregressive"]
@@ -27,6 +27,6 @@ class Autoregressive(Decoder):
         sampler: contracts.Sampler,
         stop_criteria: Sequence[contracts.StopCriterion],
         state: GenerationState,
-    ) -> Iterator[Step]:
+    ) -> Steps:
         """`genkit.core.loop.autoregressive`."""
         return autoregressive(model, manager, processors, sampler, stop_criteria, state)

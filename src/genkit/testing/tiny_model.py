@@ -210,7 +210,7 @@ def _norm(hidden: torch.Tensor) -> torch.Tensor:
 
 def _split(projected: torch.Tensor, num_heads: int) -> torch.Tensor:
     """`[batch, tokens, heads * dim]` to `[batch, heads, tokens, dim]`."""
-    heads: torch.Tensor = projected.unflatten(-1, (num_heads, -1))  # type: ignore[no-untyped-call]
+    heads: torch.Tensor = projected.unflatten(-1, (num_heads, -1))
     return heads.transpose(1, 2)
 
 

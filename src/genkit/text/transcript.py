@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
-from genkit.core.result import Result, Step, Stop
+from genkit.core.result import Result, Step, Steps, Stop
 from genkit.core.run import Run
 from genkit.text.stream import Detokenizer, detokenize
 
@@ -51,9 +52,7 @@ class Transcript:
 
     def add(self, step: Step) -> None:
         """Take down one step."""
-        for row, token_id, stop in zip(
-            step.rows.tolist(), step.next_ids.tolist(), step.stops, strict=True
-        ):
+        for row, token_id, stop in step:
             self.token_ids[row].append(token_id)
             self.stops[row] = stop
 
@@ -110,9 +109,7 @@ class TextStream:
         return piece
 
 
-def chunks(
-    steps: Iterator[Step], transcript: Transcript, held_back: Sequence[HeldBack]
-) -> Iterator[Chunk]:
+def chunks(steps: Steps, transcript: Transcript, held_back: Sequence[HeldBack]) -> Iterator[Chunk]:
     """The text of some steps, piece by piece; `transcript` has taken each step down before."""
     tokenizer = transcript.run.tokenizer
     assert tokenizer is not None  # the pipeline refuses to stream text without one
@@ -120,12 +117,11 @@ def chunks(
         TextStream(Detokenizer(tokenizer, transcript.hidden), held_back)
         for _ in transcript.run.prompts
     ]
-    for step in steps:
-        for row, token_id, stop in zip(
-            step.rows.tolist(), step.next_ids.tolist(), step.stops, strict=True
-        ):
-            if stop is not None:
-                piece = texts[row].finish(token_id, stop)
-                yield Chunk(piece, row, transcript.result(row))
-            elif piece := texts[row].push(token_id):
-                yield Chunk(piece, row)
+    with closing(steps):
+        for step in steps:
+            for row, token_id, stop in step:
+                if stop is not None:
+                    piece = texts[row].finish(token_id, stop)
+                    yield Chunk(piece, row, transcript.result(row))
+                elif piece := texts[row].push(token_id):
+                    yield Chunk(piece, row)

@@ -1,0 +1,130 @@
+"""The app: which commands there are, those of plugins included, and how a call ends."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from genkit.cli import chat, doctor, errors, generate, options, parts, plugins, recipes, score
+from genkit.cli.plugin_commands import plugin_commands
+from genkit.cli.settings import Settings, settings_of
+
+_ORDER = ("generate", "chat", "score", "parts", "recipes", "plugins", "doctor")
+
+
+class Commands(TyperGroup):
+    """Our own commands, and those of plugins.
+
+    Plugins are loaded only for the list of all commands and for a command that is not ours, so that
+    none of our commands depends on a plugin that it does not use.
+    """
+
+    _plugins: dict[str, Any] | None = None
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names for the help, ours first."""
+        return [*_ORDER, *self._of_plugins(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name."""
+        return self.commands.get(cmd_name) or self._of_plugins(ctx).get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what typer would answer in its own way is answered in ours."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, EOFError, OSError) as error:
+            raise typer.Exit(errors.report(error, settings_of(ctx).debug)) from error
+
+    def _of_plugins(self, ctx: Any) -> dict[str, Any]:
+        if self._plugins is None:
+            self._plugins = plugin_commands(settings_of(ctx).plugins, taken=self.commands)
+        return self._plugins
+
+
+app = typer.Typer(
+    name="genkit",
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from genkit._version import __version__
+
+        typer.echo(f"genkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="""\b
+Example:
+  genkit generate "What is the capital of France?"
+"""
+)
+def _genkit(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+    plugin: options.Plugins = None,
+    debug: options.Debug = False,
+) -> None:
+    """Generate text with language models, from parts that plug together."""
+
+
+for module in (generate, chat, score, parts, recipes, plugins, doctor):
+    module.add_to(app)
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Run one command and return its exit status."""
+    if argv is None:
+        argv = sys.argv[1:]
+        _never_fail_to_print()
+    settings = Settings()
+    with _warnings_shown():
+        try:
+            typer.main.get_command(app).main(args=list(argv), prog_name="genkit", obj=settings)
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except (KeyboardInterrupt, Exception) as error:
+            status = errors.report(error, settings.debug)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        status = errors.report(error)
+    return status
+
+
+def _never_fail_to_print() -> None:
+    """A terminal that lacks a character gets a question mark, not an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+@contextlib.contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """What the library logs as a warning appears on standard error, a line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    logger = logging.getLogger("genkit")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

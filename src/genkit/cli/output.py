@@ -1,0 +1,74 @@
+"""What a person sees: JSON and text on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+
+def print_json(data: Any) -> None:
+    """The one JSON document of a command."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=not unicode, allow_nan=False))
+
+
+def write(text: str) -> None:
+    """A piece of text, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def remark(text: str) -> None:
+    """A line beside the result, dim on a terminal."""
+    sys.stdout.flush()
+    typer.secho(text, err=True, dim=True)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as it needs to be, or as the terminal is."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = max(console.width, _natural_width(columns, rows))
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(map(str.rstrip, captured.get().splitlines())))
+
+
+def _natural_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """What a table takes in which no line is broken, so that `grep` finds whole ones."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return sum(widths) + 3 * len(widths)
+
+
+@contextmanager
+def progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Gives what long work reports to, one line at a time.
+
+    A terminal shows the line that holds, with something that turns; `first` is shown until the work
+    reports. Elsewhere every line is printed once, `first` is not.
+    """
+    if not sys.stderr.isatty():
+        yield lambda line: typer.echo(line, err=True)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(first)) as status:
+        yield lambda line: status.update(escape(line))

@@ -1,0 +1,63 @@
+"""The commands that plugins bring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+_logger = logging.getLogger("genkit.cli")
+
+
+def plugin_commands(files: Iterable[Path], taken: Container[str]) -> dict[str, Any]:
+    """Every command that plugins add, by its name; names that are `taken` stay ours.
+
+    The plugins are those that are installed, and the files given. No `Kit` is needed for that: the
+    help, which lists the commands, is spared what recipes import.
+
+    Raises:
+        PluginError: one of the files cannot be loaded.
+    """
+    from genkit.plugins.manager import PluginManager
+
+    offered = typer.Typer()
+    PluginManager(files).register_commands(offered)
+    commands: dict[str, Any] = {}
+    for app in _one_by_one(offered):
+        for name, command in _commands_of(app).items():
+            if name in taken or name in commands:
+                _logger.warning("a plugin's command %r is left out: the name is taken", name)
+            else:
+                commands[name] = command
+    return commands
+
+
+def _one_by_one(offered: typer.Typer) -> Iterator[typer.Typer]:
+    """An app for each command, so that one which cannot be made does not take others with it."""
+    for command in offered.registered_commands:
+        app = typer.Typer(rich_markup_mode=None)
+        app.registered_commands = [command]
+        yield app
+    for group in offered.registered_groups:
+        app = typer.Typer(rich_markup_mode=None)
+        app.registered_groups = [group]
+        yield app
+
+
+def _commands_of(app: typer.Typer) -> dict[str, Any]:
+    try:
+        return dict(typer.main.get_group(app).commands)
+    except Exception as error:  # whatever typer makes of a plugin's function
+        name = _name_of(app)
+        _logger.warning("a plugin's command is left out: %s: %s", name, error)
+        return {}
+
+
+def _name_of(app: typer.Typer) -> str:
+    callbacks = [command.callback for command in app.registered_commands]
+    names = [command.name for command in app.registered_commands]
+    names += [group.name for group in app.registered_groups]
+    return str(names[0] or getattr(next(iter(callbacks), None), "__name__", "?"))

@@ -1,0 +1,43 @@
+"""What holds for a whole call of the command line, whichever command it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from genkit.kit import Kit
+
+
+@dataclass
+class Settings:
+    """The options that every command takes, wherever on the line they stand.
+
+    Attributes:
+        debug: show the traceback of an error.
+        plugins: the files given with `--plugin`.
+    """
+
+    debug: bool = False
+    plugins: list[Path] = field(default_factory=list)
+    _kit: Kit | None = field(default=None, repr=False)
+
+    def kit(self) -> Kit:
+        """The kit of this call, made when it is first asked for.
+
+        Raises:
+            PluginError: a file given with `--plugin` cannot be loaded.
+        """
+        if self._kit is None:
+            from genkit.kit import Kit
+
+            self._kit = Kit(self.plugins)
+        return self._kit
+
+
+def settings_of(ctx: typer.Context) -> Settings:
+    """The settings of the call that a command belongs to."""
+    return cast(Settings, ctx.find_root().obj)
