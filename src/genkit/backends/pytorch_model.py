@@ -53,7 +53,7 @@ class PyTorchModel:
         Raises:
             UnsupportedError: a recurrent model is fed padded rows, or a block after a past.
         """
-        return self.last(input_ids, cache, 1)[:, 0]
+        return self.last(input_ids, cache, 1).select(1, 0)
 
     def last(self, input_ids: torch.Tensor, cache: Cache, n: int) -> torch.Tensor:
         """Feed what the cache does not hold; logits of the last `n` positions fed.

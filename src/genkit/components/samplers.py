@@ -51,7 +51,7 @@ class _InverseCdf:
         target = state.rng.uniform(self.purpose).unsqueeze(-1) * total
         ids = torch.searchsorted(running, target, right=True)
         # An empty row and one with NaN or +inf have no total; the loop finds out why.
-        return ids.masked_fill(total.isnan(), -1).squeeze(-1)
+        return ids.masked_fill_(total.isnan(), -1).squeeze(-1)
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row."""

@@ -57,9 +57,10 @@ class _TokenMatch:
         check_token_ids(name, token_ids, run.vocab_size)
         self.name = name
         self.token_ids = torch.tensor(list(token_ids), device=run.device)
+        self.is_single = len(token_ids) == 1
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
-        if len(self.token_ids) == 1:  # the usual case, several times faster
+        if self.is_single:  # the usual case, several times faster
             return state.last_ids == self.token_ids
         return torch.isin(state.last_ids, self.token_ids)
 

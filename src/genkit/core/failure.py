@@ -12,6 +12,13 @@ from genkit.core.state import GenerationState
 from genkit.errors import EmptyRowError, ModelOutputError, PartError, RunError
 
 
+def all_drawn(ids: Sequence[int], values: Sequence[Sequence[float]], vocab_size: int) -> bool:
+    """Whether every row has got a token of the model, and one whose logit is a number."""
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        return False
+    return all(math.isfinite(value) for [value] in values)
+
+
 def why_nothing_was_drawn(
     state: GenerationState,
     stages: Sequence[torch.Tensor],

@@ -93,9 +93,14 @@ class GuardedStopCriterion(_Guard):
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        if out is state.finished:
+            return out
         if out.shape != (len(state),) or out.dtype != torch.bool:
             raise self._broken(state, f"returned {_kind(out)}, not bool [{len(state)}]")
         return out
+
+
+_WIDE = (torch.float32, torch.float64)
 
 
 class GuardedModel(_Guard):
@@ -103,14 +108,18 @@ class GuardedModel(_Guard):
 
     part: Model
 
+    def __init__(self, part: Model, name: str) -> None:
+        super().__init__(part, name)
+        self.vocab_size = part.vocab_size
+
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         logits = self.part(input_ids, cache)
-        if logits.shape != (input_ids.shape[0], self.part.vocab_size):
+        if logits.shape != (input_ids.shape[0], self.vocab_size):
             raise ModelOutputError(
                 f"the model gave logits of shape {list(logits.shape)}, not "
-                f"[{len(input_ids)}, {self.part.vocab_size}]"
+                f"[{len(input_ids)}, {self.vocab_size}]"
             )
-        return logits if logits.dtype == torch.float64 else logits.float()
+        return logits if logits.dtype in _WIDE else logits.float()
 
 
 def _kind(tensor: torch.Tensor) -> str:

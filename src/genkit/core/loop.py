@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from genkit.core.contracts import (
@@ -13,7 +12,7 @@ from genkit.core.contracts import (
     StopCriterion,
     name_of,
 )
-from genkit.core.failure import why_nothing_was_drawn
+from genkit.core.failure import all_drawn, why_nothing_was_drawn
 from genkit.core.host import on_host, to_host
 from genkit.core.result import Step, Steps, Stop
 from genkit.core.state import GenerationState
@@ -53,10 +52,10 @@ def autoregressive(
             state.append(chosen_ids)
             marks = [criterion(state) for criterion in stop_criteria]
 
-            ids, chosen, values, *marked = to_host(next_ids, chosen_ids, chosen_logits, *marks)
-            if ids != chosen or not all(math.isfinite(value) for [value] in values):
+            ids, values, *marked = to_host(next_ids, chosen_logits, *marks)
+            if not all_drawn(ids, values, model.vocab_size):
                 raise why_nothing_was_drawn(state, stages, processors, sampler)
-            stops = tuple(_stop(state, stop_criteria, marked, i) for i in range(len(state)))
+            stops = why_rows_end(state, stop_criteria, marked)
             yield Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
 
             unfinished = [i for i, stop in enumerate(stops) if stop is None]
@@ -68,20 +67,25 @@ def autoregressive(
         manager.release(cache, state)
 
 
-def _stop(
-    state: GenerationState,
-    criteria: Sequence[StopCriterion],
-    marked: Sequence[Sequence[bool]],
-    i: int,
-) -> Stop | None:
-    """Why row `i` ends now: the first criterion in the list that says so, or None."""
-    for criterion, rows in zip(criteria, marked, strict=True):
-        if rows[i]:
-            report = getattr(criterion, "report", None)
-            details = report(state, i) if report is not None else {}
-            reason = getattr(criterion, "finish_reason", "stop")
-            return Stop(name_of(criterion), finish_reason=reason, **details)
-    return None
+def why_rows_end(
+    state: GenerationState, criteria: Sequence[StopCriterion], marked: Sequence[Sequence[bool]]
+) -> tuple[Stop | None, ...]:
+    """For each row the first criterion in the list that ends it now, or None."""
+    if not any(True in rows for rows in marked):
+        return (None,) * len(state)
+    return tuple(
+        next(
+            (_stop(state, c, i) for c, rows in zip(criteria, marked, strict=True) if rows[i]), None
+        )
+        for i in range(len(state))
+    )
+
+
+def _stop(state: GenerationState, criterion: StopCriterion, i: int) -> Stop:
+    report = getattr(criterion, "report", None)
+    details = {} if report is None else report(state, i)
+    reason = getattr(criterion, "finish_reason", "stop")
+    return Stop(name_of(criterion), finish_reason=reason, **details)
 
 
 def keep_rows(indices: Sequence[int], *holders: object) -> None:

@@ -33,32 +33,34 @@ class RowRandom:
         self, seeds: Sequence[int], samples: Sequence[int], device: torch.device | str = "cpu"
     ) -> None:
         self.keys = list(zip(seeds, samples, strict=True))
-        self.steps = [0] * len(self.keys)  # tokens the row has generated so far
+        self.step = 0  # tokens each row has generated so far
         self.device = torch.device(device)
+        self._blocks: dict[str, tuple[int, torch.Tensor]] = {}  # purpose -> block, its numbers
 
     def uniform(self, purpose: str) -> torch.Tensor:
         """One number in [0, 1) a row, float64 `[batch]`, for the token that is chosen next.
 
         Asking twice in one step with the same purpose gives the same number.
         """
-        numbers = [
-            _block(seed, sample, step // _BLOCK, purpose)[step % _BLOCK]
-            for (seed, sample), step in zip(self.keys, self.steps, strict=True)
-        ]
-        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        block, place = divmod(self.step, _BLOCK)
+        held, numbers = self._blocks.get(purpose, (-1, None))
+        if numbers is None or held != block:
+            rows = [_numbers(seed, sample, block, purpose) for seed, sample in self.keys]
+            numbers = torch.tensor(rows, dtype=torch.float64, device=self.device)
+            self._blocks[purpose] = block, numbers
+        return numbers.select(1, place)
 
     def advance(self) -> None:
         """Every row has got one more token."""
-        self.steps = [step + 1 for step in self.steps]
+        self.step += 1
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`, in this order; a row may be taken twice."""
         self.keys = [self.keys[i] for i in indices]
-        self.steps = [self.steps[i] for i in indices]
+        self._blocks.clear()
 
 
-@lru_cache(maxsize=4096)
-def _block(seed: int, sample: int, block: int, purpose: str) -> list[float]:
+def _numbers(seed: int, sample: int, block: int, purpose: str) -> list[float]:
     """The numbers of steps ``block * 64 ... block * 64 + 63``."""
     generator = np.random.Philox(
         key=np.array([seed, sample], dtype=np.uint64),

@@ -29,7 +29,7 @@ class Stop:
     finish_reason: str = "stop"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: that would take twice as long to make
 class Step:
     """One token for each unfinished row.
 

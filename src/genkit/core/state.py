@@ -66,8 +66,9 @@ class GenerationState:
         # Integers of the host beside the tensors: reading a row must not wait for the device.
         self._spans = [(start, width) for start in starts]
         self.nearest_end = min(ends)
+        self._first_prompt_end = width
         self._buffer = self._tensor(padded)
-        self._reserve(width + 1)
+        self._room = width  # columns of the buffer
         self.last_ids = self._buffer.select(1, width - 1)
         self.finished = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
 
@@ -90,7 +91,7 @@ class GenerationState:
     @property
     def most_generated(self) -> int:
         """How many tokens the row has generated that has most of them; known on the host."""
-        return self.length - min(end for _, end in self._spans)
+        return self.length - self._first_prompt_end
 
     @property
     def is_token(self) -> torch.Tensor:
@@ -123,7 +124,8 @@ class GenerationState:
 
     def append(self, next_ids: torch.Tensor) -> None:
         """Add one column: the next id of every row, int64 `[batch]`."""
-        self._reserve(self.length + 1)
+        if self.length == self._room:
+            self._grow()
         self._buffer.select(1, self.length).copy_(next_ids)
         self.length += 1
         self.last_ids = next_ids
@@ -141,12 +143,11 @@ class GenerationState:
         self.finished = self.finished[index]
         self.nearest_end = int(self.ends.min())
         self._spans = [self._spans[i] for i in indices]
+        self._first_prompt_end = min(end for _, end in self._spans)
         self.rng.reorder(indices)
 
-    def _reserve(self, length: int) -> None:
-        """Room for `length` columns; it doubles, so that appending costs the same at any length."""
-        batch, room = self._buffer.shape
-        if length > room:
-            grown = self._buffer.new_zeros((batch, max(length, 2 * room, 64)))
-            grown[:, :room] = self._buffer
-            self._buffer = grown
+    def _grow(self) -> None:
+        """Twice the room, so that appending costs the same at any length."""
+        grown = self._buffer.new_zeros((len(self), max(2 * self._room, 64)))
+        grown[:, : self.length] = self._buffer
+        self._buffer, self._room = grown, grown.shape[1]

@@ -32,7 +32,7 @@ class TopK(LogitsProcessor):
         dropped = logits < largest.narrow(-1, -1, 1)
         # Without ties at the border that was all. A GPU is not asked, which would wait for it.
         num_dropped = logits.shape[0] * (logits.shape[1] - self.k)
-        if logits.device.type != "cpu" or dropped.sum() < num_dropped:
+        if logits.device.type != "cpu" or int(dropped.count_nonzero()) < num_dropped:
             dropped = dropped | _surplus(logits, largest)
         return logits.masked_fill(dropped, -math.inf)
 
