@@ -113,8 +113,9 @@ class Pipeline:
             RunError: the run failed; `partial_results` has what there was.
         """
         call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
-        for _ in call.steps:
-            pass
+        with torch.no_grad():  # once, where each call of the model would do it
+            for _ in call.steps:
+                pass
         results = call.transcript.results()
         return results[0] if call.single else results
 

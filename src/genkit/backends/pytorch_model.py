@@ -66,9 +66,10 @@ class PyTorchModel:
         Returns:
             `[batch, n, vocab_size]`, float64 for a float64 model and float32 for all others.
         """
-        with torch.no_grad():
-            logits = self._feed(input_ids, cache, n)
-            return logits if logits.dtype == torch.float64 else logits.float()
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return self._feed(input_ids, cache, n)
+        return self._feed(input_ids, cache, n)
 
     def new_cache(self, state: GenerationState) -> PyTorchCache:
         """An empty cache for the rows of `state`."""
@@ -107,7 +108,9 @@ class PyTorchModel:
         logits: torch.Tensor = output.logits
         # Where the head cannot be told to leave positions out, it sees them all. Applying it here
         # instead would lose what some architectures do after it, such as scaling or capping.
-        return logits if logits.shape[1] == num_kept else logits[:, -num_kept:]
+        if logits.shape[1] != num_kept:
+            logits = logits[:, -num_kept:]
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def _arguments(self, cache: Any, n: int, num_kept: int, past: Any) -> dict[str, Any]:
         signature = self._signature

@@ -45,13 +45,13 @@ class _InverseCdf:
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         running = logits.softmax(-1, dtype=torch.float64).cumsum(-1)
-        total = running.narrow(-1, -1, 1)
+        total = running.select(-1, -1)
         # u is at most 1 - 2**-53, so u * total is below total also when rounded: some running mass
         # exceeds it, and the first that does belongs to a token of positive probability.
-        target = state.rng.uniform(self.purpose).unsqueeze(-1) * total
-        ids = torch.searchsorted(running, target, right=True)
+        target = state.rng.uniform(self.purpose) * total
+        ids = torch.searchsorted(running, target.unsqueeze(-1), right=True).squeeze(-1)
         # An empty row and one with NaN or +inf have no total; the loop finds out why.
-        return ids.masked_fill_(total.isnan(), -1).squeeze(-1)
+        return ids.masked_fill_(total.isnan(), -1)
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row."""

@@ -37,5 +37,5 @@ class TopP(LogitsProcessor):
         ranked, order = torch.sort(logits, dim=-1, descending=True, stable=True)
         probs = ranked.softmax(-1, dtype=torch.float64)
         # Nothing ranks above the first token: the mass above it is exactly 0, and it is kept.
-        dropped = probs.cumsum(-1) - probs >= max(self.p, _TINY)
+        dropped = probs.cumsum(-1).sub_(probs) >= max(self.p, _TINY)
         return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
