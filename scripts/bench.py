@@ -245,7 +245,7 @@ def main() -> None:
     print("\n".join(lines))
     for name in arguments.names or BENCHMARKS:
         benchmark, tokens = BENCHMARKS[name]
-        for row in benchmark(3 if arguments.quick else 11, tokens):
+        for row in benchmark(3 if arguments.quick else 15, tokens):
             lines.append(str(row))
             print(row, flush=True)
     OUT.parent.mkdir(exist_ok=True)
