@@ -49,7 +49,7 @@ def test_rows_of_a_batch_are_the_prompts_alone(model, greedy: bool) -> None:
         context=contexts.Chat(),
         processors=[processors.Temperature(temperature=0.8), processors.TopK(k=50)],
         sampler=samplers.Greedy() if greedy else samplers.Categorical(),
-        stop_criteria=[stopping.Eos(), stopping.MaxNewTokens(limit=12)],
+        stop_criteria=[stopping.Eos(), stopping.MaxNewTokens(limit=8)],
     )
     together = pipeline.generate(QUESTIONS, seed=3)
     assert together == [pipeline.generate(question, seed=3) for question in QUESTIONS]

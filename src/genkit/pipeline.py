@@ -7,7 +7,7 @@ need.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,7 +127,7 @@ class Pipeline:
         seeds: Sequence[int] | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
-    ) -> Iterator[Chunk]:
+    ) -> Generator[Chunk, None, None]:
         """The same text as `generate`, piece by piece as soon as each piece is certain.
 
         The arguments are those of `generate`. They are checked at the call, before the first piece

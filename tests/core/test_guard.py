@@ -81,6 +81,15 @@ class Stateful(LogitsProcessor):
         return lambda state, logits: logits
 
 
+class Idle(LogitsProcessor):
+    """Does nothing in any run."""
+
+    type: str = "idle"
+
+    def bind(self, run):
+        return None
+
+
 def test_a_part_with_state_and_without_reorder_is_refused_for_batches() -> None:
     model = ScriptedModel.of_ids([1], 32)
     pipeline = Pipeline(model, processors=[Stateful()], stop_criteria=[MaxNewTokens(limit=1)])
@@ -112,3 +121,18 @@ def test_double_precision_logits_stay() -> None:
         stop_criteria=[MaxNewTokens(limit=1)],
     ).generate([1])
     assert seen == [torch.float64]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"processors": [Stateful]}, r"processors.0 is a class; .* Stateful\(...\)"),
+        ({"processors": ["top_k"]}, "processors.0 is no part and cannot be called: 'top_k'"),
+        ({"sampler": 0.7}, "sampler is no part and cannot be called: 0.7"),
+        ({"stop_criteria": [64]}, "stop_criteria.0 is no part"),
+        ({"sampler": Idle()}, "sampler .* does nothing in this run"),
+    ],
+)
+def test_what_is_no_part_is_refused_before_the_first_token(parts: dict, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        run(**parts)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -78,7 +78,7 @@ def generate(
     )
     show: _Printer = _Json(watch) if json else _Live(num_samples)
     try:
-        with closing(cast(Any, stream)):
+        with closing(stream):
             for chunk in stream:
                 show.chunk(chunk)
     except KeyboardInterrupt:

@@ -103,7 +103,17 @@ class _Binder:
 
     def __call__(self, part: Any, key: str) -> Any:
         """The callable of a part; a plain callable is its own."""
+        bound = self._bind(part, key)
+        if bound is None:
+            raise UnsupportedError(f"{_label(key, part)} does nothing in this run; it is needed")
+        return bound
+
+    def _bind(self, part: Any, key: str) -> Any:
+        if isinstance(part, type):
+            raise UnsupportedError(f"{key} is a class; make an object of it: {part.__name__}(...)")
         if getattr(part, "bind", None) is None:
+            if not callable(part) and not hasattr(part, "acquire"):
+                raise UnsupportedError(f"{key} is no part and cannot be called: {part!r}")
             return part
         name = contracts.name_of(part)
         bound = part.bind(self.run.for_part(f"{name}:{self.ordinals[name]}"))
@@ -115,7 +125,7 @@ class _Binder:
     def all(self, parts: Sequence[Any], key: str) -> Iterator[tuple[Any, str]]:
         """The callables of the parts that do something in this run, and how errors call them."""
         for i, part in enumerate(parts):
-            bound = self(part, f"{key}.{i}")
+            bound = self._bind(part, f"{key}.{i}")
             if bound is not None:
                 yield bound, _label(f"{key}.{i}", part)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -109,7 +109,9 @@ class TextStream:
         return piece
 
 
-def chunks(steps: Steps, transcript: Transcript, held_back: Sequence[HeldBack]) -> Iterator[Chunk]:
+def chunks(
+    steps: Steps, transcript: Transcript, held_back: Sequence[HeldBack]
+) -> Generator[Chunk, None, None]:
     """The text of some steps, piece by piece; `transcript` has taken each step down before."""
     tokenizer = transcript.run.tokenizer
     assert tokenizer is not None  # the pipeline refuses to stream text without one
