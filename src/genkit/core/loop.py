@@ -42,22 +42,27 @@ def autoregressive(
     cache = manager.acquire(model, state)
     try:
         while True:
+            # Predict: what the cache does not hold is fed; the logits are those of the last position.
             stages = [model(state.since(cache.length), cache)]
             for processor in processors:
                 stages.append(processor(state, stages[-1]))
-            next_ids = sampler(state, stages[-1])
 
+            # Select and append. A row for which no token was found has -1, which is no id to go on
+            # with; the step fails below.
+            next_ids = sampler(state, stages[-1])
             chosen_ids = next_ids.clamp(0, model.vocab_size - 1)
             chosen_logits = stages[-1].gather(-1, chosen_ids.unsqueeze(-1))
             state.append(chosen_ids)
-            marks = [criterion(state) for criterion in stop_criteria]
 
+            # Stop. Everything that the host must know of the step travels at once.
+            marks = [criterion(state) for criterion in stop_criteria]
             ids, values, *marked = to_host(next_ids, chosen_logits, *marks)
             if not all_drawn(ids, values, model.vocab_size):
                 raise why_nothing_was_drawn(state, stages, processors, sampler)
             stops = why_rows_end(state, stop_criteria, marked)
             yield Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
 
+            # Rows that have ended leave.
             unfinished = [i for i, stop in enumerate(stops) if stop is None]
             if not unfinished:
                 return
