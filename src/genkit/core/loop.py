@@ -42,7 +42,7 @@ def autoregressive(
     cache = manager.acquire(model, state)
     try:
         while True:
-            # Predict: what the cache does not hold is fed; the logits are those of the last position.
+            # Predict: feed what the cache does not hold; the logits are those of the last position.
             stages = [model(state.since(cache.length), cache)]
             for processor in processors:
                 stages.append(processor(state, stages[-1]))
