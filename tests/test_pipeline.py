@@ -248,7 +248,6 @@ def test_plain_sampling_has_no_hidden_filter() -> None:
     ("prompt", "options", "message"),
     [
         ([], {}, "the list is empty"),
-        ([[1], []], {}, "prompt 1"),
         ([64], {}, "64 is no token id of this model; ids run from 0 to 63"),
         ([-1], {}, "-1 is no token id"),
         ([[1], [99]], {}, "prompt 1: prompt: 99 is no token id"),
@@ -262,7 +261,10 @@ def test_plain_sampling_has_no_hidden_filter() -> None:
         ([1], {"seed": True}, "seed is a whole number"),
         ([1], {"seeds": [1, 2]}, "2 entries for 1 prompts"),
         ([1], {"seeds": [1], "seed": 1}, "either seed or seeds"),
-        ([1], {"num_samples": 0}, "num_samples must be at least 1"),
+        ([1], {"num_samples": 0}, "num_samples is a whole number, at least 1, found 0"),
+        ([1], {"num_samples": "3"}, "num_samples is a whole number, at least 1, found '3'"),
+        ([1], {"seeds": 5}, "seeds is a list"),
+        ([[1], []], {}, "prompt 1: the prompt is empty"),
     ],
 )
 @pytest.mark.parametrize("call", ["generate", "decode", "stream"])
@@ -350,6 +352,56 @@ def test_an_observer_that_raises_is_named() -> None:
 
     with pytest.raises(PartError, match="observer 'broken' raised ValueError in genkit_step: no"):
         Pipeline(flat(), observers=[Broken()], stop_criteria=[MaxNewTokens(limit=1)]).generate([1])
+
+
+class Stubborn(Watcher):
+    """Raises in one of the hooks."""
+
+    def __init__(self, hook: str) -> None:
+        super().__init__()
+        self.name = "stubborn"
+        setattr(self, hook, self.fail)
+
+    def fail(self, *_) -> None:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("hook", ["genkit_step", "genkit_run_finished"])
+def test_what_had_been_generated_survives_an_observer_that_raises(hook: str) -> None:
+    released = []
+
+    class Noting(Dynamic):
+        type: str = "noting"
+
+        def release(self, cache, state):
+            released.append(cache)
+
+    watcher = Watcher()
+    pipeline = Pipeline(
+        ScriptedModel.of_ids([3, 1], 8),
+        cache=Noting(),
+        observers=[watcher, Stubborn(hook)],
+        stop_criteria=[MaxNewTokens(limit=2)],
+    )
+    with pytest.raises(PartError, match=f"observer 'stubborn' raised ValueError in {hook}") as info:
+        pipeline.generate([5])
+    (result,) = info.value.partial_results
+    assert result.token_ids == ([3] if hook == "genkit_step" else [3, 1])
+    assert len(released) == 1
+    assert watcher.events[-1] == ("failed", "PartError")
+
+
+def test_an_observer_that_raises_on_a_failure_does_not_hide_it() -> None:
+    watcher = Watcher()
+    pipeline = Pipeline(
+        flat(),
+        processors=[at_step(1, ValueError("first"))],
+        observers=[Stubborn("genkit_run_failed"), watcher],
+    )
+    with pytest.raises(PartError, match="raised ValueError: first") as info:
+        pipeline.generate([1])
+    assert "stubborn" in info.value.__notes__[0]
+    assert watcher.events[-1] == ("failed", "PartError")
 
 
 def at_step(step: int, error: BaseException):

@@ -119,12 +119,11 @@ class PluginError(GenkitError):
 
 
 class MissingPackageError(GenkitError, ImportError):
-    """An optional package is needed and not installed."""
+    """An optional package is needed and not installed; `advice` says how to get it."""
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, advice: str, purpose: str) -> None:
         super().__init__(
-            f"{purpose} needs the package {package!r}, which is not installed; "
-            f"install it with: pip install 'lm-genkit[{extra}]'"
+            f"{purpose} needs the package {package!r}, which is not installed: {advice}"
         )
 
 

@@ -7,14 +7,14 @@ need.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from genkit.components.base import Context, check_token_ids
+from genkit.components.base import Component, Context, check_token_ids
 from genkit.components.caches import Dynamic
 from genkit.components.contexts import Text
 from genkit.components.samplers import Greedy
@@ -80,10 +80,13 @@ class Pipeline:
         self.parts = Parts(
             decoder=decoder or Autoregressive(),
             cache=cache or Dynamic(),
-            processors=tuple(processors),
+            processors=_as_list("processors", processors),
             sampler=sampler or Greedy(),
-            stop_criteria=(Eos(),) if stop_criteria is None else tuple(stop_criteria),
+            stop_criteria=(Eos(),)
+            if stop_criteria is None
+            else _as_list("stop_criteria", stop_criteria),
         )
+        check_kinds(self.context, self.parts)
         check_lengths(self.parts.stop_criteria)
         self._check_capabilities()
 
@@ -113,9 +116,13 @@ class Pipeline:
             RunError: the run failed; `partial_results` has what there was.
         """
         call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
-        with torch.no_grad():  # once, where each call of the model would do it
-            for _ in call.steps:
-                pass
+        try:
+            with torch.no_grad():  # once, where each call of the model would do it
+                for _ in call.steps:
+                    pass
+        except KeyboardInterrupt as interrupt:  # it may have come between two steps
+            interrupt.partial_results = call.transcript.results()  # type: ignore[attr-defined]
+            raise
         results = call.transcript.results()
         return results[0] if call.single else results
 
@@ -161,16 +168,17 @@ class Pipeline:
         prompt: Any,
         seed: int | None,
         seeds: Sequence[int] | None,
-        num_samples: int,
+        num_samples: Any,
         max_new_tokens: int | None,
     ) -> _Call:
         """Check everything that is asked for, and get ready to run."""
         prompts, single = as_prompts(prompt)
-        if num_samples < 1:
-            raise InputError(f"num_samples must be at least 1, found {num_samples}")
+        if not isinstance(num_samples, int) or num_samples < 1:
+            raise InputError(f"num_samples is a whole number, at least 1, found {num_samples!r}")
         parts = self.parts
         if max_new_tokens is not None:
             criteria = with_limit(parts.stop_criteria, max_new_tokens)
+            check_lengths(criteria)
             parts = replace(parts, stop_criteria=criteria)
         limits = Limits(self.model.context_length, parts.stop_criteria)
         ids = [
@@ -186,7 +194,7 @@ class Pipeline:
 
     def _encode(self, prompt: Any, limits: Limits) -> list[int]:
         """The ids of a prompt, as many as fit."""
-        ids = as_ids(prompt)
+        ids = [] if isinstance(prompt, list) and not prompt else as_ids(prompt)
         if ids is None:
             if self.tokenizer is None:
                 raise InputError(
@@ -198,12 +206,16 @@ class Pipeline:
             raise InputError("the prompt is empty: it has no token; give at least one")
         check_token_ids("prompt", ids, self.model.vocab_size)
         make_room = self.context.overflow == "truncate_left"
-        return self.context.fit(ids, limits.longest_prompt(make_room=make_room), self.tokenizer)
+        return self.context.fit(
+            ids, limits.longest_prompt(make_room=make_room), limits, self.tokenizer
+        )
 
-    def _seeds(self, count: int, seed: int | None, seeds: Sequence[int] | None) -> list[int]:
+    def _seeds(self, count: int, seed: int | None, seeds: Any) -> list[int]:
         if seeds is None:
             seed = self.seed if seed is None else _check_seed(seed)
             return [secrets.randbelow(2**32) if seed is None else seed for _ in range(count)]
+        if isinstance(seeds, str) or not isinstance(seeds, Sequence):
+            raise InputError(f"seeds is a list, one for each prompt; found {seeds!r}")
         if seed is not None:
             raise InputError("give either seed or seeds, not both")
         if len(seeds) != count:
@@ -253,6 +265,42 @@ class Pipeline:
         offered = self.model.supports
         _check_offered(self.parts.cache, manager, offered, "this model")
         _check_offered(self.parts.decoder, decoder, self._supports(), f"this model with {manager}")
+
+
+def check_kinds(context: Any, parts: Parts) -> None:
+    """Refuse what cannot be called in its place.
+
+    Raises:
+        UnsupportedError: a class instead of an object, a name, or a part of another kind.
+    """
+    _check_kind("context", context, "context", "fit")
+    _check_kind("cache", parts.cache, "cache_manager", "acquire")
+    _check_kind("decoder", parts.decoder, "decoder")
+    _check_kind("sampler", parts.sampler, "sampler")
+    for i, processor in enumerate(parts.processors):
+        _check_kind(f"processors.{i}", processor, "logits_processor")
+    for i, criterion in enumerate(parts.stop_criteria):
+        _check_kind(f"stop_criteria.{i}", criterion, "stop_criterion")
+
+
+def _check_kind(key: str, part: Any, kind: str, method: str = "__call__") -> None:
+    words = kind.replace("_", " ")
+    if isinstance(part, type):
+        raise UnsupportedError(f"{key} is a class; make an object of it: {part.__name__}(...)")
+    if isinstance(part, Component):
+        if part.kind != kind:
+            found = part.kind.replace("_", " ")
+            raise UnsupportedError(f"{key} is a {words}; {part.type!r} is a {found}")
+    elif not hasattr(part, method) and not hasattr(part, "bind"):
+        raise UnsupportedError(
+            f"{key} is a {words}, found {part!r}; names stand in recipes, here objects are needed"
+        )
+
+
+def _as_list(key: str, parts: Any) -> tuple[Any, ...]:
+    if isinstance(parts, Component | str) or not isinstance(parts, Iterable):
+        raise UnsupportedError(f"{key} is a list of parts, found {parts!r}")
+    return tuple(parts)
 
 
 @dataclass(frozen=True)

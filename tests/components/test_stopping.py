@@ -149,7 +149,7 @@ def test_where_text_stops_does_not_depend_on_its_tokens(text: str, strings, data
     [
         ([None], "strings"),
         ([""], "empty string"),
-        ([], "at least 1 item"),
+        ([], "at least 1 is needed, found an empty list"),
         ([1], "strings"),
         (None, "strings"),
     ],
@@ -195,6 +195,14 @@ def test_contradictory_lengths_are_refused() -> None:
         Pipeline(
             ScriptedModel.of_ids([1], 3), stop_criteria=[MaxNewTokens(limit=9), MaxLength(limit=9)]
         )
+    with pytest.raises(UnsupportedError, match="max_new_tokens is given twice"):
+        Pipeline(
+            ScriptedModel.of_ids([1], 3),
+            stop_criteria=[MaxNewTokens(limit=9), MaxNewTokens(limit=8)],
+        )
+    pipeline = Pipeline(ScriptedModel.of_ids([1], 3), stop_criteria=[MaxLength(limit=9)])
+    with pytest.raises(UnsupportedError, match="max_new_tokens 50 can never"):
+        pipeline.generate([0], max_new_tokens=50)
 
 
 def test_time_limit() -> None:
@@ -203,6 +211,21 @@ def test_time_limit() -> None:
     pipeline = Pipeline(model, processors=slow, stop_criteria=[TimeLimit(seconds=0.05)])
     result = pipeline.generate([0])
     assert result.finish_reason == "time" and 1 <= len(result.token_ids) <= 4
+
+
+def test_the_time_counts_from_the_prefill_and_for_all_rows() -> None:
+    model = ScriptedModel.of_ids([1], 3)
+    pipeline = Pipeline(model, stop_criteria=[TimeLimit(seconds=0.2), MaxNewTokens(limit=5)])
+    steps = pipeline.decode([0])
+    time.sleep(0.3)
+    assert len(list(steps)) == 5
+
+    model.supports = frozenset()  # so that rows run one after the other
+    slow = [lambda state, logits: time.sleep(0.02) or logits]
+    pipeline = Pipeline(model, processors=slow, stop_criteria=[TimeLimit(seconds=0.1)])
+    results = pipeline.generate([[0], [0], [0]])
+    assert [result.finish_reason for result in results] == ["time"] * 3
+    assert [len(result.token_ids) for result in results[1:]] == [1, 1]
 
 
 @pytest.mark.parametrize(

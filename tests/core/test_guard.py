@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from genkit.components.base import LogitsProcessor
+from genkit.components.base import LogitsProcessor, Sampler
 from genkit.components.stopping import MaxNewTokens
 from genkit.errors import ModelOutputError, PartError, UnsupportedError
 from genkit.pipeline import Pipeline
@@ -81,7 +81,7 @@ class Stateful(LogitsProcessor):
         return lambda state, logits: logits
 
 
-class Idle(LogitsProcessor):
+class Idle(Sampler):
     """Does nothing in any run."""
 
     type: str = "idle"
@@ -127,12 +127,58 @@ def test_double_precision_logits_stay() -> None:
     ("parts", "message"),
     [
         ({"processors": [Stateful]}, r"processors.0 is a class; .* Stateful\(...\)"),
-        ({"processors": ["top_k"]}, "processors.0 is no part and cannot be called: 'top_k'"),
-        ({"sampler": 0.7}, "sampler is no part and cannot be called: 0.7"),
-        ({"stop_criteria": [64]}, "stop_criteria.0 is no part"),
+        (
+            {"processors": ["top_k"]},
+            "processors.0 is a logits processor, found 'top_k'; names stand in recipes",
+        ),
+        ({"sampler": 0.7}, "sampler is a sampler, found 0.7"),
+        ({"stop_criteria": [64]}, "stop_criteria.0 is a stop criterion, found 64"),
         ({"sampler": Idle()}, "sampler .* does nothing in this run"),
+        ({"sampler": Stateful()}, "sampler is a sampler; 'stateful' is a logits processor"),
+        ({"processors": Stateful()}, "processors is a list of parts"),
+        ({"stop_criteria": "eos"}, "stop_criteria is a list of parts"),
+        ({"cache": "dynamic"}, "cache is a cache manager, found 'dynamic'"),
+        ({"context": "chat"}, "context is a context, found 'chat'"),
+        ({"decoder": "beam"}, "decoder is a decoder, found 'beam'"),
     ],
 )
 def test_what_is_no_part_is_refused_before_the_first_token(parts: dict, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
+        run(**parts)
+
+
+class Broken(LogitsProcessor):
+    """Cannot be bound."""
+
+    type: str = "broken"
+
+    def bind(self, run):
+        raise KeyError("x")
+
+
+class BadReport:
+    name = "bad"
+
+    def __call__(self, state):
+        return state.last_ids >= 0
+
+    def report(self, state, i):
+        raise KeyError("x")
+
+
+class BadBound(BadReport):
+    def bound(self, num_prompt_tokens: int) -> int:
+        raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"processors": [Broken()]}, r"processors.0 \(broken\) raised KeyError: 'x' when it was"),
+        ({"stop_criteria": [BadReport()]}, r"step 0: stop_criteria.0 \(bad\) raised KeyError in"),
+        ({"stop_criteria": [BadBound()]}, "bad raised KeyError: 'x' in `bound`"),
+    ],
+)
+def test_other_methods_that_raise_are_named_too(parts: dict, message: str) -> None:
+    with pytest.raises(PartError, match=message):
         run(**parts)

@@ -113,12 +113,20 @@ def test_a_complete_character_survives_bad_bytes_after_it() -> None:
     assert text.startswith("Hello漢") and text.endswith("!")
 
 
+def test_a_blank_that_is_a_byte_does_not_hide_what_stands_before_it() -> None:
+    """Alone such a blank decodes to nothing, where the decoder strips the first one."""
+    ids = bytes_of("a 🏽")
+    assert joined(METASPACE, ids) == METASPACE.decode(ids) == "a 🏽"
+    ids = [*METASPACE.ids("▁Hello"), *bytes_of(" "), *bytes_of(" "), *bytes_of("é"), *bytes_of(" ")]
+    assert joined(METASPACE, ids) == METASPACE.decode(ids)
+
+
 _metaspace_ids = st.lists(
     st.one_of(
         st.sampled_from(["▁Hello", "▁world", "!", "▁", "lo", "<s>"]).map(
             lambda token: METASPACE.ids(token)
         ),
-        st.sampled_from(["é", "漢", "🙂", "a"]).map(bytes_of),
+        st.sampled_from(["é", "漢", "🙂", "a", " ", "  "]).map(bytes_of),
     ),
     max_size=12,
 ).map(lambda parts: [i for part in parts for i in part])

@@ -86,10 +86,12 @@ class Component(BaseModel):
                 message = f"there is no such option{close}; options: {known}"
             elif entry["type"] == "missing":
                 message = "this option is required"
+            elif entry["type"] == "too_short":
+                message = f"at least {entry['ctx']['min_length']} is needed, found an empty list"
             else:
                 message = f"{message[:1].lower()}{message[1:]}, found {entry['input']!r}"
             problems.append(OptionProblem(tuple(entry["loc"]), message, entry["input"]))
-        return problems
+        return _first_of_each(problems)
 
     @classmethod
     def _numbers_given_as_bool(cls, options: Mapping[str, Any]) -> list[OptionProblem]:
@@ -103,6 +105,12 @@ class Component(BaseModel):
                     message = f"a number is expected, found {value!r}"
                     problems.append(OptionProblem((name,), message, value))
         return problems
+
+
+def _first_of_each(problems: list[OptionProblem]) -> list[OptionProblem]:
+    """Without those that only follow from one inside the same option."""
+    wrong = {problem.path[0] for problem in problems if len(problem.path) > 1}
+    return [p for p in problems if len(p.path) != 1 or p.path[0] not in wrong]
 
 
 class LogitsProcessor(Component):
@@ -202,12 +210,15 @@ class Context(Component):
         """
         raise NotImplementedError
 
-    def fit(self, ids: list[int], longest: int | None, tokenizer: Any = None) -> list[int]:
+    def fit(
+        self, ids: list[int], longest: int | None, limits: object, tokenizer: Any = None
+    ) -> list[int]:
         """The ids, at most `longest` of them.
 
         Args:
             ids: the prompt.
             longest: the most ids that leave room for an answer; None: no limit.
+            limits: where that number comes from, for the error.
             tokenizer: names the begin token, which `truncate_left` keeps.
 
         Raises:
@@ -218,7 +229,7 @@ class Context(Component):
         if self.overflow == "error":
             raise ContextLengthError(
                 f"the prompt has {len(ids)} tokens, and at most {longest} leave room for an answer "
-                "within the limits of model and recipe; shorten it, or drop its oldest tokens with "
+                f"({limits}); shorten it, or drop its oldest tokens with "
                 "`context.overflow: truncate_left`"
             )
         bos = getattr(tokenizer, "bos_token_id", None)
@@ -237,5 +248,5 @@ def check_token_ids(option: str, token_ids: Sequence[int], vocab_size: int) -> N
     if outside:
         raise InputError(
             f"{option}: {outside[0]} is no token id of this model; ids run from 0 to "
-            f"{vocab_size - 1}. To name no token at all, leave the part out"
+            f"{vocab_size - 1}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -11,9 +10,9 @@ import torch
 from pydantic import Field, field_validator
 
 from genkit.components.base import StopCriterion, check_token_ids
-from genkit.core.run import Run
+from genkit.core.run import Clock, Run
 from genkit.core.state import GenerationState
-from genkit.errors import UnsupportedError
+from genkit.errors import InputError, UnsupportedError
 from genkit.text.stream import Detokenizer
 
 __all__ = ["Eos", "MaxLength", "MaxNewTokens", "StopStrings", "StopTokenIds", "TimeLimit"]
@@ -54,7 +53,10 @@ class _TokenMatch:
     """Is the last token one of these?"""
 
     def __init__(self, name: str, token_ids: Sequence[int], run: Run) -> None:
-        check_token_ids(name, token_ids, run.vocab_size)
+        try:
+            check_token_ids(name, token_ids, run.vocab_size)
+        except InputError as error:
+            raise InputError(f"{error}. To end at no token, leave the part out") from None
         self.name = name
         self.token_ids = torch.tensor(list(token_ids), device=run.device)
         self.is_single = len(token_ids) == 1
@@ -191,7 +193,7 @@ class MaxNewTokens(StopCriterion):
     type: Literal["max_new_tokens"] = "max_new_tokens"
     finish_reason: ClassVar[str] = "length"
 
-    limit: int = Field(ge=1, description="the most tokens to generate, at least 1")
+    limit: int = Field(ge=1, lt=2**31, description="the most tokens to generate, at least 1")
 
     def bound(self, num_prompt_tokens: int) -> int:
         """The prompt and the limit."""
@@ -210,7 +212,9 @@ class MaxLength(StopCriterion):
     type: Literal["max_length"] = "max_length"
     finish_reason: ClassVar[str] = "length"
 
-    limit: int = Field(ge=2, description="the most tokens, prompt included; padding never counts")
+    limit: int = Field(
+        ge=2, lt=2**31, description="the most tokens, prompt included; padding never counts"
+    )
 
     def bound(self, num_prompt_tokens: int) -> int:
         """The limit itself."""
@@ -233,10 +237,13 @@ def check_lengths(stop_criteria: Sequence[Any]) -> None:
     """Refuse limits that contradict each other.
 
     Raises:
-        UnsupportedError: a limit of new tokens can never be reached.
+        UnsupportedError: one kind is given twice, or a limit of new tokens can never be reached.
     """
     new = [c.limit for c in stop_criteria if isinstance(c, MaxNewTokens)]
     total = [c.limit for c in stop_criteria if isinstance(c, MaxLength)]
+    for name, limits in (("max_new_tokens", new), ("max_length", total)):
+        if len(set(limits)) > 1:
+            raise UnsupportedError(f"{name} is given twice, with {limits}; leave one of them")
     if new and total and min(new) >= min(total):
         raise UnsupportedError(
             f"max_new_tokens {min(new)} can never be reached below max_length {min(total)}, which "
@@ -245,7 +252,10 @@ def check_lengths(stop_criteria: Sequence[Any]) -> None:
 
 
 class TimeLimit(StopCriterion):
-    """Ends all rows at the first token after that many seconds, counted from the prefill on."""
+    """Ends all rows at the first token after that many seconds, counted from the first prefill on.
+
+    Rows that are decoded one after the other share the time.
+    """
 
     type: Literal["time_limit"] = "time_limit"
     finish_reason: ClassVar[str] = "time"
@@ -253,20 +263,20 @@ class TimeLimit(StopCriterion):
     seconds: float = Field(gt=0, description="seconds of wall-clock time")
 
     def bind(self, run: Run) -> _Deadline:
-        """The clock starts."""
-        return _Deadline(self.name, self.seconds)
+        """Looks at the run's clock."""
+        return _Deadline(self.name, self.seconds, run.clock)
 
 
 class _Deadline:
     finish_reason = "time"
 
-    def __init__(self, name: str, seconds: float) -> None:
+    def __init__(self, name: str, seconds: float, clock: Clock) -> None:
         self.name = name
-        self.deadline = time.monotonic() + seconds
+        self.seconds = seconds
+        self.clock = clock
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
-        over = time.monotonic() >= self.deadline
-        return torch.full((len(state),), over, device=state.device)
+        return state.finished if self.clock.seconds() < self.seconds else ~state.finished
 
     def reorder(self, indices: Sequence[int]) -> None:
         """It holds nothing of a row."""

@@ -15,7 +15,7 @@ from genkit.core.random import RowRandom
 from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
-from genkit.errors import UnsupportedError
+from genkit.errors import GenkitError, PartError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class BoundParts:
     def steps(self, model: contracts.Model) -> Steps:
         """Run the loop."""
         run = self.run
+        run.clock.start()
         rng = RowRandom(run.seeds, run.samples, run.device)
         state = GenerationState(run.prompts, run.limits, rng, run.rows, run.device)
         return self.decoder(
@@ -109,14 +110,16 @@ class _Binder:
         return bound
 
     def _bind(self, part: Any, key: str) -> Any:
-        if isinstance(part, type):
-            raise UnsupportedError(f"{key} is a class; make an object of it: {part.__name__}(...)")
         if getattr(part, "bind", None) is None:
-            if not callable(part) and not hasattr(part, "acquire"):
-                raise UnsupportedError(f"{key} is no part and cannot be called: {part!r}")
             return part
         name = contracts.name_of(part)
-        bound = part.bind(self.run.for_part(f"{name}:{self.ordinals[name]}"))
+        try:
+            bound = part.bind(self.run.for_part(f"{name}:{self.ordinals[name]}"))
+        except GenkitError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise PartError(f"{_label(key, part)} raised {what} when it was bound") from error
         self.ordinals[name] += 1
         if bound is not part and bound is not None:
             self._check_reorder(bound, _label(key, part))

@@ -1,5 +1,8 @@
 """Watches that parts keep their contract, and names the one that does not.
 
+Writing into the logits is noticed by their version counter, which a write through `.data` or a
+numpy view does not move; the laws of `genkit.testing` compare copies.
+
 The loop calls whatever has the right shape. The pipeline hands it guarded parts: the checks are a
 few comparisons a call, and an error says which part failed and in which step.
 """
@@ -83,6 +86,19 @@ class GuardedStopCriterion(_Guard):
 
     part: StopCriterion
     appended = 1
+
+    def __init__(self, part: StopCriterion, name: str) -> None:
+        super().__init__(part, name)
+        if getattr(part, "report", None) is not None:
+            self.report = self._report
+
+    def _report(self, state: GenerationState, i: int) -> dict[str, Any]:
+        part: Any = self.part
+        try:
+            return dict(part.report(state, i))
+        except Exception as error:
+            what = f"raised {type(error).__name__} in `report`: {error}"
+            raise self._broken(state, what) from error
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
         try:

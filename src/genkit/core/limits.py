@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from genkit.errors import InputError, UnsupportedError
+from genkit.core.contracts import name_of
+from genkit.errors import InputError, PartError, UnsupportedError
 
 
 class Limits:
@@ -33,6 +34,15 @@ class Limits:
                 "nothing bounds this run: the model states no context length and no stop "
                 "criterion limits the tokens; add `{type: max_new_tokens, limit: ...}`"
             )
+
+    def __str__(self) -> str:
+        """The limits in words."""
+        words = []
+        if self.totals:
+            words.append(f"prompt and answer together have at most {min(self.totals)}")
+        if self.answers:
+            words.append(f"the answer has at most {min(self.answers)}")
+        return ", ".join(words)
 
     def limit(self, num_prompt_tokens: int) -> int:
         """The most tokens that the row of such a prompt may reach, prompt included."""
@@ -63,5 +73,9 @@ def _bounds(stop_criteria: Sequence[Any]) -> Iterator[tuple[int, bool]]:
     """The bound of each criterion for a prompt of one token, and whether it grows with it."""
     for criterion in stop_criteria:
         bound = getattr(criterion, "bound", None)
-        if bound is not None and (most := bound(1)) is not None:
-            yield most, bound(2) > most
+        try:
+            if bound is not None and (most := bound(1)) is not None:
+                yield int(most), bound(2) > most
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise PartError(f"{name_of(criterion)} raised {what} in `bound`") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 from genkit.core.contracts import name_of
@@ -46,22 +47,32 @@ def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
     """
     run = record.run
     see_step = _functions(observers, "genkit_step")
-    _notify(observers, "genkit_run_started", run)
     try:
-        for step in steps:
-            record.add(step)
-            for see in see_step:
-                see(run, step)
-            yield step
+        with closing(steps):
+            _notify(observers, "genkit_run_started", run)
+            for step in steps:
+                record.add(step)
+                for see in see_step:
+                    see(run, step)
+                yield step
+        _notify(observers, "genkit_run_finished", run, record.results())
     except GeneratorExit:
         _notify(observers, "genkit_run_finished", run, record.results())
         raise
     except BaseException as error:
         unfinished = "error" if isinstance(error, Exception) else "cancelled"
         error.partial_results = record.results(unfinished)  # type: ignore[attr-defined]
-        _notify(observers, "genkit_run_failed", run, error)
+        _notify_of_failure(observers, run, error)
         raise
-    _notify(observers, "genkit_run_finished", run, record.results())
+
+
+def _notify_of_failure(observers: Sequence[Any], run: Run, error: BaseException) -> None:
+    """Tell everybody; what goes wrong in telling must not hide what went wrong in the run."""
+    for function in _functions(observers, "genkit_run_failed"):
+        try:
+            function(run, error)
+        except PartError as second:
+            error.add_note(str(second))
 
 
 def _functions(observers: Sequence[Any], name: str) -> list[Callable[..., None]]:

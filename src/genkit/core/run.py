@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
     from genkit.text.tokenizer import Tokenizer
+
+
+class Clock:
+    """Seconds since it was started; 0 before that."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    def start(self) -> None:
+        """Begin to count, unless it has begun already."""
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
 
 @dataclass(frozen=True)
@@ -23,6 +40,7 @@ class Run:
         rows: the index of each row in the caller's batch.
         tokenizer: the model's own unless another was given; None if there is none.
         vocab_size, eos_token_ids, context_length, device: the model's facts.
+        clock: the time since the first prefill; rows that are decoded one after the other share it.
         purpose: names the draws of the part that is being bound: its type and its ordinal among
             the parts of that type, so that adding another part moves no draw.
     """
@@ -37,6 +55,7 @@ class Run:
     context_length: int | None = None
     device: torch.device = torch.device("cpu")
     tokenizer: Tokenizer | None = None
+    clock: Clock = field(default_factory=lambda: Clock())
     purpose: str = "sampler"
 
     def __len__(self) -> int:

@@ -68,10 +68,17 @@ class Detokenizer:
         return self._given + self._tokenizer.decode(self._window[self._num_given :])
 
     def _slide(self) -> None:
-        """Keep of the window only the ids whose text was given out last."""
-        self._window = self._window[self._num_given :]
+        """Keep of the window only the ids whose text was given out last.
+
+        Some ids give another text, or none, where nothing stands before them: a blank, or a byte.
+        Then more ids are kept, so that what was given out is seen to stand before what comes.
+        """
+        for start in range(self._num_given, -1, -1):
+            text = self._tokenizer.decode(self._window[start:])
+            if text.strip() and self._given.endswith(text):
+                self._window, self._given = self._window[start:], text
+                break
         self._num_given = len(self._window)
-        self._given = self._tokenizer.decode(self._window)
 
 
 def _num_incomplete(text: str) -> int:
