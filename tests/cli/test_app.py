@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -163,3 +164,74 @@ def test_main_takes_the_arguments_of_the_process(
     monkeypatch.setattr(sys, "argv", ["genkit", "--version"])
     assert main() == 0
     assert capsys.readouterr().out == f"genkit {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        (["parts"], ">&-"),
+        (["parts"], "<&- 2>&-"),
+        (["generate", "-r", "{}", "hi"], ">&-"),
+        (["generate", "-r", "{}", "hi"], "<&- >&- 2>&-"),
+    ],
+)
+def test_a_process_may_lack_a_stream(
+    command: Any, plugin: Path, scripted: Path, words: list[str], closed: str
+) -> None:
+    arguments = [word.format(scripted) for word in words]
+    line = f"{shlex.join(command('--plugin', plugin, *arguments))} {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert not {"Traceback", "error", "AttributeError"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["generate", "-"], 1, "error: standard input is closed\n"),
+        (["generate"], 2, "give the prompt, or pipe it in"),
+        (["chat"], 1, "error: standard input is closed\n"),
+    ],
+)
+def test_text_is_not_read_from_a_closed_standard_input(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    plugin: Path,
+    scripted: Path,
+    words: list[str],
+    status: int,
+    message: str,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["--plugin", str(plugin), *words, "-r", str(scripted)]) == status
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_output_that_cannot_be_written_is_an_error(command: Any) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command("parts"), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+def test_ctrl_c_while_the_app_is_imported_ends_quietly() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "from genkit.cli import main\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.exit(main(['parts']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\n")
+
+
+@pytest.mark.parametrize("command", ["generate", "chat"])
+def test_a_seed_that_is_too_large_is_wrong_usage(genkit: Any, command: str, scripted: Path) -> None:
+    done = genkit(command, "-r", scripted, "--seed", 2**64, stdin="hi")
+    assert (done.status, done.out) == (2, "")
+    assert "loading" not in done.err
+    done = genkit(command, "-r", scripted, "--seed", 2**64 - 1, stdin="hi")
+    assert (done.status, done.out) == (0, "Hello.\n")

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def test_json(genkit: Any, tmp_path: Path) -> None:
@@ -66,3 +69,22 @@ def test_real_process(process: Any) -> None:
     done = process("doctor", "--json")
     assert (done.status, done.err) == (0, "")
     assert done.json["versions"]["genkit"]
+
+
+@pytest.mark.parametrize("kind", ["unheard_of", "llama"])
+def test_a_model_that_brings_code_does_not_run_it(genkit: Any, tmp_path: Path, kind: str) -> None:
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    folder.mkdir()
+    code = f"open({str(marker)!r}, 'w').close()\nclass Config: ...\nclass Model: ...\n"
+    (folder / "code.py").write_text(code)
+    classes = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model"}
+    classes["AutoTokenizer"] = "code.Tokenizer"
+    config = json.dumps({"model_type": kind, "auto_map": classes})
+    (folder / "config.json").write_text(config)
+    (folder / "tokenizer_config.json").write_text(config)
+    recipe = tmp_path / "code.yaml"
+    recipe.write_text(f"version: 1\nbackend: {{type: pytorch, model: {folder}}}\n")
+    done = genkit("doctor", "--recipe", recipe)
+    assert done.status == 1
+    assert done.err.startswith("error: ")
+    assert not marker.exists()

@@ -109,3 +109,58 @@ def test_real_process(process: Any) -> None:
     done = process("parts", "samplers")
     assert (done.status, done.err) == (0, "")
     assert "categorical" in done.out
+
+
+UNSHOWN = '''
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from genkit.components.base import LogitsProcessor
+from genkit.plugins import hookimpl
+
+
+class Thing:
+    def __repr__(self): return "a thing"
+
+
+def fail(): raise KeyError("oops")
+
+
+class Odd(LogitsProcessor):
+    """Has options that JSON has no form for."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    type: Literal["odd"] = "odd"
+    call: Callable[[int], int]
+    thing: Thing = Thing()
+    most: float = float("inf")
+    made: list[int] = Field(default_factory=fail)
+
+
+@hookimpl
+def genkit_register_logits_processors():
+    return [Odd]
+'''
+
+
+def test_options_that_json_cannot_show_do_not_spoil_the_rest(genkit: Any, tmp_path: Path) -> None:
+    file = tmp_path / "odd.py"
+    file.write_text(UNSHOWN)
+    listed = {p["name"]: p for p in genkit("--plugin", file, "parts", "--json").json}
+    assert listed["top_k"]["options"]
+    defaults = {o["name"]: o["default"] for o in listed["odd"]["options"]}
+    assert defaults == {
+        "call": None,
+        "thing": "a thing",
+        "most": "inf",
+        "made": "cannot be shown: KeyError: 'oops'",
+    }
+    assert "a thing" in genkit("--plugin", file, "parts", "processors", "odd").out
+    done = genkit("--plugin", file, "recipes", "schema")
+    assert (done.status, "in the schema without its options: odd" in done.err) == (0, True)
+    choices = done.json["properties"]["processors"]["items"]["oneOf"]
+    [odd] = [choice for choice in choices if "$ref" not in choice]
+    assert odd["properties"] == {"type": {"const": "odd"}}
+    assert "TopK" in done.json["$defs"]

@@ -1,12 +1,13 @@
 """What a plugin may implement, and what it may return."""
 
 import inspect
+import sys
 from typing import ClassVar, Literal
 
 import pytest
 
 from genkit.components.base import Component, LogitsProcessor, Sampler
-from genkit.errors import PluginError
+from genkit.errors import MissingPackageError, ModelLoadError, PluginError
 from genkit.plugins import builtin, hookimpl, hookspecs, lazy
 from genkit.plugins.hookspecs import OBSERVATION_HOOKS, PART_HOOKS
 from genkit.plugins.manager import PluginManager
@@ -23,6 +24,12 @@ class Loud(LogitsProcessor):
 
 class Nameless(Sampler):
     """Has no name for recipes."""
+
+
+class Unnamed(Sampler):
+    """Has an empty name."""
+
+    type: str = ""
 
 
 class ToText(Component):
@@ -95,6 +102,36 @@ def test_models_and_recipes_are_registered(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("find", "cause"),
+    [
+        (lambda: {}["x"], "KeyError: 'x'"),
+        (lambda: None, "expected a path or hub id, found None"),
+        (lambda: sys.exit(3), "SystemExit: 3"),
+    ],
+)
+@pytest.mark.parametrize("with_options", [False, True])
+def test_a_search_for_a_model_that_fails_is_the_plugins_error(find, cause, with_options):
+    source = {"model": find, "device": "cpu"} if with_options else find
+    found = load(genkit_register_models={"x": source}).registry.models()["x"]
+    search = found["model"] if with_options else found
+    with pytest.raises(
+        PluginError, match=r"plugin 'Given' .*: its model 'x' cannot be found: "
+    ) as e:
+        search()
+    assert cause in str(e.value)
+
+
+def test_a_search_for_a_model_may_say_what_to_do():
+    def find():
+        raise ModelLoadError("install the weights")
+
+    models = load(genkit_register_models={"x": find, "y": lambda: "a/b"}).registry.models()
+    assert models["y"]() == "a/b"
+    with pytest.raises(ModelLoadError, match="install the weights"):
+        models["x"]()
+
+
+@pytest.mark.parametrize(
     ("hook", "returned", "message"),
     [
         ("genkit_register_samplers", None, "expected a list, found None"),
@@ -103,9 +140,16 @@ def test_models_and_recipes_are_registered(tmp_path):
         ("genkit_register_samplers", [int], "int does not derive from genkit's Component"),
         ("genkit_register_samplers", [Loud], "Loud is a logits processor, not a sampler"),
         ("genkit_register_samplers", [Nameless], "Nameless has no name"),
+        ("genkit_register_samplers", [Unnamed], "Unnamed has no name"),
         ("genkit_register_logits_processors", [Loud, Loud], "the logits processor 'loud' twice"),
         ("genkit_register_models", ["x"], "expected a mapping"),
         ("genkit_register_models", {"x": 3}, "expected where 'x' is, found 3"),
+        (
+            "genkit_register_models",
+            {"x": {"device": "cpu"}},
+            "expected where 'x' is, found .*model",
+        ),
+        ("genkit_register_models", {"x": {"model": 3}}, "expected where 'x' is, found .*model"),
         ("genkit_register_models", {"": "x"}, "expected a name"),
         ("genkit_register_recipes", [3], "expected a path, found 3"),
         ("genkit_register_recipes", ["nowhere.yaml"], "there is no file 'nowhere.yaml'"),
@@ -197,3 +241,20 @@ def test_an_observer_has_only_what_its_plugin_implements():
 
 def test_nobody_watches_by_default():
     assert PluginManager(entry_points=False).observers() == []
+
+
+def test_a_lazy_part_says_which_extra_brings_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "genkit_lacking.py").write_text("import genkit_is_not_there.inner\n")
+    part = lazy("x", "genkit_lacking:X", extra="lm-genkit[onnx]")
+    registry = load(genkit_register_samplers=[part]).registry
+    with pytest.raises(MissingPackageError) as caught:
+        registry.part_class("sampler", "x")
+    assert "the part 'x' needs the package 'genkit_is_not_there'" in str(caught.value)
+    assert "pip install 'lm-genkit[onnx]'" in str(caught.value)
+
+
+def test_a_lazy_part_that_is_lost_itself_is_no_missing_package():
+    part = lazy("x", "genkit_nowhere:X", extra="lm-genkit[onnx]")
+    with pytest.raises(PluginError, match="cannot be used"):
+        load(genkit_register_samplers=[part]).registry.part_class("sampler", "x")

@@ -1,12 +1,13 @@
 """A plugin that fails costs its own parts, and nothing else."""
 
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from genkit.errors import PluginError, UnknownNameError
-from genkit.plugins import hookimpl, lazy
+from genkit.plugins import hookimpl, lazy, manager
 from genkit.plugins.discovery import installed_plugins
 from genkit.plugins.manager import PluginManager
 
@@ -219,6 +220,25 @@ def test_two_plugins_with_one_name_are_an_error_naming_both(install, find, caplo
         PluginManager([SimpleNamespace(name="same", genkit_step=hookimpl(lambda step: None))])
 
 
+def test_the_advice_about_two_of_one_name_silences_only_the_one_that_fails(
+    install, caplog, monkeypatch
+):
+    install("same", GOOD.format(name="x"), distribution="lm-genkit-a")
+    install("same", GOOD.format(name="x"), distribution="lm-genkit-b")
+    PluginManager()
+    [record] = caplog.records
+    advised = re.search(r"GENKIT_DISABLE_PLUGINS=([\w-]+) ", record.getMessage())[1]
+    caplog.clear()
+    monkeypatch.setenv("GENKIT_DISABLE_PLUGINS", advised)
+    manager._warn_once.cache_clear()
+    plugins = PluginManager()
+    states = {plugin.distribution: plugin.state for plugin in plugins if plugin.name == "same"}
+    assert sorted(states.values()) == ["disabled", "loaded"]
+    assert states[advised] == "disabled"
+    assert plugins.registry.entry("sampler", "x")
+    assert not caplog.records
+
+
 # Files
 
 
@@ -272,6 +292,10 @@ class Commands:
     failing = False
 
     @hookimpl
+    def genkit_register_samplers(self):
+        return [lazy("x", "genkit_nowhere:Sampler")]
+
+    @hookimpl
     def genkit_register_commands(self, app):
         app.registered_commands.append("mine")
         if self.failing:
@@ -284,11 +308,14 @@ def test_a_plugin_adds_commands():
     assert app.registered_commands == ["mine"]
 
 
-def test_a_plugin_that_fails_at_its_commands_adds_none(find, caplog):
+def test_a_plugin_that_fails_at_its_commands_adds_none_and_loses_its_parts(find, caplog):
     app, plugin = App(), Commands()
     plugin.failing = True
     plugins = PluginManager([plugin], entry_points=False)
+    assert "x" in plugins.registry.names("sampler")
     plugins.register_commands(app)
     assert app.registered_commands == []
     assert find(plugins, "commands").state == "broken"
+    assert find(plugins, "commands").parts == ()
+    assert plugins.registry.names("sampler") == ["categorical", "greedy"]
     assert "RuntimeError: no" in caplog.text

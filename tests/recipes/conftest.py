@@ -66,6 +66,18 @@ class TotalLimit(StopCriterion):
         return self.limit
 
 
+class Boundless(StopCriterion):
+    """A criterion whose bound has a bug."""
+
+    type: Literal["boundless"] = "boundless"
+    says: str
+
+    def bound(self, num_prompt_tokens):
+        if self.says == "raises":
+            raise KeyError("oops")
+        return "text" if self.says == "text" else {1: 8}.get(num_prompt_tokens)
+
+
 class Parts:
     name = "parts"
 
@@ -83,7 +95,7 @@ class Parts:
 
     @hookimpl
     def genkit_register_stop_criteria(self):
-        return [AnswerLimit, TotalLimit]
+        return [AnswerLimit, TotalLimit, Boundless]
 
 
 @pytest.fixture(scope="session")

@@ -384,3 +384,39 @@ def test_a_part_that_cannot_be_imported_is_left_out_of_the_schema(caplog):
     schema = json_schema(Kit([Broken()], entry_points=False).registry)
     assert "broken" not in json.dumps(schema)
     assert "genkit_nowhere" in caplog.text
+
+
+# What nobody writes by chance
+
+
+@pytest.mark.parametrize("index", ["²", "9" * 5000])
+def test_an_override_counts_in_plain_digits(kit, write, index):
+    recipe = write("processors: [{type: scale}]")
+    for path in (f"processors.{index}.count=1", f"processors.{index}=1"):
+        with pytest.raises(RecipeError, match="there is no item"):
+            kit.recipe(recipe, [path])
+    with pytest.raises(RecipeError):
+        kit.recipe(recipe, [f"processors.0.bias.{index}=1"])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_what_no_file_can_be_called_is_no_recipe(kit, name):
+    with pytest.raises(UnknownNameError):
+        kit.recipe(name)
+    with pytest.raises(RecipeError, match="no file can be called"):
+        kit.recipe(f"{name}.yaml")
+
+
+def test_an_option_called_self_is_unknown(kit, write):
+    path = write("processors:\n  - {type: top_k, k: 1, self: 1}")
+    [(line, where, message)] = problems(kit, path)
+    assert (line, where) == (4, "processors.0.self")
+    assert message == "there is no such option; options: k"
+
+
+@pytest.mark.parametrize("says", ["raises", "text", "none_after_two"])
+def test_a_bound_with_a_bug_is_reported_with_its_part(kit, write, says):
+    path = write(f"stop_criteria:\n  - {{type: eos}}\n  - {{type: boundless, says: {says}}}")
+    [(line, where, message)] = problems(kit, path)
+    assert (line, where) == (5, "stop_criteria.1")
+    assert "boundless does not say its bound: " in message

@@ -102,11 +102,19 @@ def run(argv: Sequence[str] | None) -> int:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
         except (KeyboardInterrupt, Exception) as error:
             status = errors.report(error, settings.debug)
+    return _flush() or status
+
+
+def _flush() -> int:
+    """Print what is still held back; the exit status if that fails, otherwise 0."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError as error:
+        if sys.stdout is not None:  # None: the process was started without one
+            sys.stdout.flush()
+    except OSError as error:
         status = errors.report(error)
-    return status
+        errors.drop_output()
+        return status
+    return 0
 
 
 def _never_fail_to_print() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from genkit.cli import errors, options
-from genkit.cli.output import remark, write
+from genkit.cli.output import is_terminal, remark, write
 from genkit.cli.pipelines import build, read_recipe
 from genkit.cli.settings import settings_of
 from genkit.cli.text_input import check_text, read_lines, unescape
@@ -85,7 +85,7 @@ class _Session:
         self.limit = limit
         self.read = read
         self.debug = debug
-        self.interactive = sys.stdin.isatty()
+        self.interactive = is_terminal(sys.stdin)
         self.num_notes = 0
 
     def lines(self) -> Iterator[str]:
@@ -162,7 +162,7 @@ class _Session:
 
 def _ask(prompt: str) -> str:
     """One line from the terminal. Where the answers go elsewhere, the prompt does not follow."""
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         return input(prompt)
     typer.echo(prompt, nl=False, err=True)
     return input()

@@ -145,8 +145,8 @@ def _models(kit: Kit) -> list[dict[str, Any]]:
     for name, source in kit.registry.models().items():
         place, cause = None, None
         try:
-            found = source() if callable(source) else source
-            place = str(found.get("model") if isinstance(found, Mapping) else found)
+            where = source["model"] if isinstance(source, Mapping) else source
+            place = str(where() if callable(where) else where)
         except Exception as error:  # a plugin's own search; the doctor goes on
             cause = errors.describe(error)
         models.append({"name": name, "source": place, "works": cause is None, "cause": cause})

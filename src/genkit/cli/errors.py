@@ -43,7 +43,7 @@ def describe(error: BaseException) -> str:
 
 def drop_output() -> None:
     """Nobody reads standard output any more: what is still buffered must not raise at the end."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         output = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, output)

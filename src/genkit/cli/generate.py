@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from genkit.cli import errors, options
-from genkit.cli.output import print_json, remark, write
+from genkit.cli.output import is_terminal, print_json, remark, write
 from genkit.cli.pipelines import build, read_recipe
 from genkit.cli.text_input import check_text, read_text, unescape
 from genkit.cli.watch import Watch, summary
@@ -87,7 +87,7 @@ def generate(
         raise typer.Exit(errors.INTERRUPTED) from None
     finally:
         show.end()
-        if verbose or sys.stderr.isatty():
+        if verbose or is_terminal(sys.stderr):
             for result in watch.results:
                 remark(summary(result, watch if num_samples == 1 else None))
 

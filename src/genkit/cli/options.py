@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from genkit.cli.settings import settings_of
+from genkit.recipes.schema import MAX_SEED
 
 DEFAULT_RECIPE = "smollm2-chat"
 
@@ -77,6 +78,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         min=0,
+        max=MAX_SEED,
         metavar="N",
         help="The seed; by default the recipe's, and without one another at every run.",
     ),

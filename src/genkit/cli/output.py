@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -19,13 +19,19 @@ def print_json(data: Any) -> None:
 
 def write(text: str) -> None:
     """A piece of text, at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person sits before it. A process may be started without one of its streams."""
+    return stream is not None and stream.isatty()
 
 
 def remark(text: str) -> None:
     """A line beside the result, dim on a terminal."""
-    sys.stdout.flush()
+    write("")
     typer.secho(text, err=True, dim=True)
 
 
@@ -64,7 +70,7 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
     A terminal shows the line that holds, with something that turns; `first` is shown until the work
     reports. Elsewhere every line is printed once, `first` is not.
     """
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda line: typer.echo(line, err=True)
         return
     from rich.console import Console

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json as json_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -13,6 +14,8 @@ from genkit.cli.settings import settings_of
 from genkit.errors import GenkitError, UnknownNameError
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from genkit.plugins.registry import PartEntry, Registry
 
 _EPILOG = """
@@ -92,8 +95,14 @@ def _entry(registry: Registry, kind: str, name: str) -> PartEntry:
 def _summary(entry: PartEntry) -> str:
     try:
         return entry.summary
-    except GenkitError as error:
-        return f"cannot be used: {error}"
+    except Exception as error:  # a class of a plugin may raise whatever it likes
+        return f"cannot be used: {_said(error)}"
+
+
+def _said(error: Exception) -> str:
+    from genkit.plugins.plugin import one_line
+
+    return str(error) if isinstance(error, GenkitError) else one_line(error)
 
 
 def _describe(entry: PartEntry, strict: bool) -> dict[str, Any]:
@@ -109,10 +118,10 @@ def _describe(entry: PartEntry, strict: bool) -> dict[str, Any]:
     try:
         described["summary"] = entry.summary
         described["options"] = _options(entry)
-    except GenkitError as error:
+    except Exception as error:  # a class of a plugin may raise whatever it likes
         if strict:
             raise
-        described["error"] = str(error)
+        described["error"] = _said(error)
     return described
 
 
@@ -124,21 +133,32 @@ def _source(entry: PartEntry) -> str:
 
 
 def _options(entry: PartEntry) -> list[dict[str, Any]]:
-    from genkit.recipes.recipe import plain
-
     fields = {n: f for n, f in entry.part_class.model_fields.items() if n != "type"}
     return [
         {
             "name": name,
             "type": type_text(field.annotation) + _bounds(field.metadata),
             "required": field.is_required(),
-            "default": None
-            if field.is_required()
-            else plain(field.get_default(call_default_factory=True)),
+            "default": None if field.is_required() else _default(field),
             "description": field.description or "",
         }
         for name, field in fields.items()
     ]
+
+
+def _default(field: FieldInfo) -> Any:
+    """A default as JSON can show it: what JSON has no form for, as Python writes it."""
+    from genkit.recipes.recipe import plain
+
+    try:
+        value = plain(field.get_default(call_default_factory=True))
+        try:
+            json_module.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            return repr(value)
+    except Exception as error:  # the factory of a plugin may raise whatever it likes
+        return f"cannot be shown: {_said(error)}"
+    return value
 
 
 def _print_part(entry: PartEntry) -> None:
@@ -178,7 +198,7 @@ def type_text(annotation: Any) -> str:
     if origin in (list, tuple, set, frozenset):
         items = [a for a in arguments if a is not Ellipsis]
         return f"list of {' and '.join(dict.fromkeys(map(type_text, items)))}"
-    if origin is dict:
+    if origin is dict and arguments:
         return f"mapping of {type_text(arguments[0])} to {type_text(arguments[1])}"
     names = {str: "text", bool: "true | false", int: "integer", float: "number"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import typer
 
@@ -36,13 +37,13 @@ def read_text(what: str, argument: str | None, file: Path | None = None) -> str:
 
     Raises:
         typer.BadParameter: there is no text, or there are two.
-        InputError: the text is empty, or not UTF-8.
+        InputError: the text is empty, or not UTF-8, or there is no standard input.
     """
     if file is not None:
         if argument is not None:
             raise typer.BadParameter(f"give {what} or a file with it, not both")
         text = _without_line_break(_decode(file.read_bytes(), str(file)))
-    elif argument is None and sys.stdin.isatty():
+    elif argument is None and (sys.stdin is None or sys.stdin.isatty()):
         raise typer.BadParameter(f"give {what}, or pipe it in")
     elif argument is None or argument == "-":
         text = _without_line_break(_read_standard_input())
@@ -55,9 +56,10 @@ def read_lines() -> Iterator[str]:
     """The lines of standard input as they come, without their line breaks.
 
     Raises:
-        InputError: a line is not UTF-8.
+        InputError: a line is not UTF-8, or there is no standard input.
     """
-    source = getattr(sys.stdin, "buffer", sys.stdin)
+    stdin = _standard_input()
+    source = getattr(stdin, "buffer", stdin)
     while line := source.readline():
         text = line if isinstance(line, str) else _decode(line, "standard input")
         yield _without_line_break(text)
@@ -107,8 +109,15 @@ def _meaning(match: re.Match[str]) -> str:
 
 
 def _read_standard_input() -> str:
-    buffer = getattr(sys.stdin, "buffer", None)
-    return sys.stdin.read() if buffer is None else _decode(buffer.read(), "standard input")
+    stdin = _standard_input()
+    buffer = getattr(stdin, "buffer", None)
+    return stdin.read() if buffer is None else _decode(buffer.read(), "standard input")
+
+
+def _standard_input() -> TextIO:
+    if sys.stdin is None:
+        raise InputError("standard input is closed")
+    return sys.stdin
 
 
 def _decode(data: bytes, where: str) -> str:

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from genkit.errors import PluginError
+from genkit.errors import MissingPackageError, PluginError
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,26 @@ class Lazy:
     name: str
     target: str
     summary: str = ""
+    extra: str = ""
 
     def load(self) -> Any:
-        """Import what `target` names."""
+        """Import what `target` names.
+
+        Raises:
+            MissingPackageError: a package is missing that `extra` brings.
+        """
         module, _, attribute = self.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if not self.extra or missing == module.partition(".")[0]:
+                raise
+            advice = f"pip install '{self.extra}'"
+            raise MissingPackageError(missing, advice, f"the part {self.name!r}") from error
 
 
-def lazy(name: str, target: str, summary: str = "") -> Lazy:
+def lazy(name: str, target: str, summary: str = "", *, extra: str = "") -> Lazy:
     """A part for a registration hook that costs nothing until somebody uses it.
 
     A class must be imported to be returned, and the module of a part imports torch. A name is all
@@ -33,6 +45,8 @@ def lazy(name: str, target: str, summary: str = "") -> Lazy:
         name: the name in recipes, the same as the class's `type`.
         target: where the class is, ``"package.module:Class"``.
         summary: one line for `genkit parts`.
+        extra: what to install if a package that the class imports is missing, such as
+            ``lm-genkit[onnx]``.
 
     Raises:
         PluginError: `target` is not of this form, or `name` is empty.
@@ -40,4 +54,4 @@ def lazy(name: str, target: str, summary: str = "") -> Lazy:
     module, _, attribute = target.partition(":")
     if not (name and module and attribute):
         raise PluginError(f"lazy({name!r}, {target!r}): expected a name and 'package.module:Class'")
-    return Lazy(name, target, summary)
+    return Lazy(name, target, summary, extra)

@@ -111,11 +111,16 @@ class PluginManager:
             if strict:
                 raise PluginError(f"{plugin} cannot be loaded: {plugin.cause}") from error
             _warn_once(
-                f"{plugin} is left out: {plugin.cause} ({DISABLE_VARIABLE}={plugin.name} "
-                "silences this)"
+                f"{plugin} is left out: {plugin.cause} ({DISABLE_VARIABLE}="
+                f"{self._only_name_of(plugin)} silences this)"
             )
         finally:
             plugin.seconds += time.perf_counter() - began
+
+    def _only_name_of(self, plugin: Plugin) -> str:
+        """A name that disables this plugin and no other."""
+        shared = any(other.name == plugin.name for other in self._plugins if other is not plugin)
+        return plugin.distribution if shared and plugin.distribution else plugin.name
 
     def _withdraw(self, plugin: Plugin, error: BaseException) -> None:
         self.registry.discard(plugin)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
-from genkit.errors import PluginError, nearest
+from genkit.errors import GenkitError, PluginError, nearest
 from genkit.plugins import hookspecs
 from genkit.plugins.hookspecs import PART_HOOKS, PROJECT
 from genkit.plugins.lazy import Lazy
-from genkit.plugins.plugin import Plugin
+from genkit.plugins.plugin import Plugin, one_line
 from genkit.plugins.registry import Entry, ModelEntry, PartEntry, RecipeEntry, check_part_class
 
 
@@ -79,9 +79,31 @@ def _models(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:
     for name, source in _items(hooks, hook, Mapping):
         if not (name and isinstance(name, str)):
             raise PluginError(f"{hook}: expected a name, found {name!r}")
-        if not (isinstance(source, str | os.PathLike | Mapping) or callable(source)):
-            raise PluginError(f"{hook}: expected where {name!r} is, found {source!r}")
+        where = source.get("model") if isinstance(source, Mapping) else source
+        if not (isinstance(where, str | os.PathLike) or callable(where)):
+            found = f"no `model` in {source!r}" if isinstance(source, Mapping) else repr(source)
+            raise PluginError(f"{hook}: expected where {name!r} is, found {found}")
+        if callable(where):
+            where = _search(where, f"{plugin}: its model {name!r}")
+            source = {**source, "model": where} if isinstance(source, Mapping) else where
         yield ModelEntry("model", name, plugin, source)
+
+
+def _search(find: Callable[[], Any], what: str) -> Callable[[], Any]:
+    """Calls what finds a model; whatever goes wrong there is the plugin's error."""
+
+    def search() -> Any:
+        try:
+            found = find()
+        except (GenkitError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # a plugin may well call sys.exit
+            raise PluginError(f"{what} cannot be found: {one_line(error)}") from error
+        if not isinstance(found, str | os.PathLike):
+            raise PluginError(f"{what} cannot be found: expected a path or hub id, found {found!r}")
+        return found
+
+    return search
 
 
 def _recipes(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:

@@ -223,7 +223,8 @@ def check_part_class(kind: str, item: Any) -> type[Component]:
     found = getattr(item, "kind", "component without a kind")
     if found != kind:
         raise PluginError(f"{item.__qualname__} is a {label(found)}, not a {label(kind)}")
-    if not isinstance(item.model_fields["type"].default, str):
+    name = item.model_fields["type"].default
+    if not (isinstance(name, str) and name.strip()):
         raise PluginError(
             f"{item.__qualname__} has no name; give it one: type: Literal['name'] = 'name'"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from genkit.errors import GenkitError, OptionError, OptionProblem, RecipeError, nearest
 from genkit.plugins.plugin import one_line
@@ -32,6 +32,19 @@ def make_recipe(document: Document, registry: Registry) -> Recipe:
     if checker.problems:
         raise RecipeError(checker.problems)
     return Recipe(**made, document=document)
+
+
+class _Limit(NamedTuple):
+    """How many tokens a stop criterion allows after a prompt of one token, and of two."""
+
+    type: str
+    after_one: int
+    after_two: int
+
+    @property
+    def grows(self) -> bool:
+        """Whether it limits the answer; one that does not limits prompt and answer together."""
+        return self.after_two > self.after_one
 
 
 class _Checker:
@@ -111,6 +124,9 @@ class _Checker:
     ) -> dict[str, Any]:
         """The options as they are written; where an option is a part itself, that part."""
         options = {str(key): item for key, item in value.items() if key != "type"}
+        if "self" in options:  # no class can be called with this one
+            known = ", ".join(sorted(set(part_class.model_fields) - {"type"})) or "none"
+            self._wrong((*path, "self"), f"there is no such option; options: {known}")
         for name, field in part_class.model_fields.items():
             kind = _kind_of_option(field.annotation)
             if kind is not None and options.get(name) is not None:
@@ -142,11 +158,29 @@ class _Checker:
         return seed
 
     def _check_limits(self, criteria: Sequence[Any]) -> None:
-        bounded = [(i, c) for i, c in enumerate(criteria) if c.bound(1) is not None]
+        limits = [(i, self._limit(i, criterion)) for i, criterion in enumerate(criteria)]
+        bounded = [(i, limit) for i, limit in limits if limit is not None]
         for (_, first), (i, second) in combinations(bounded, 2):
             message = _contradiction(first, second)
             if message is not None:
                 self._wrong(("stop_criteria", i), message)
+
+    def _limit(self, i: int, criterion: Any) -> _Limit | None:
+        try:
+            bounds = criterion.bound(1), criterion.bound(2)
+        except Exception as error:  # a part of a plugin may raise whatever it likes
+            message = f"{criterion.type} does not say its bound: {one_line(error)}"
+            self._wrong(("stop_criteria", i), message)
+            return None
+        if bounds == (None, None):
+            return None
+        if not all(isinstance(bound, int) for bound in bounds):
+            message = (
+                f"{criterion.type} does not say its bound: it says {bounds[0]!r}, {bounds[1]!r}"
+            )
+            self._wrong(("stop_criteria", i), message)
+            return None
+        return _Limit(criterion.type, *bounds)
 
     def _wrong(self, path: KeyPath, message: str) -> None:
         self.problems.append(self.document.problem(path, message))
@@ -188,21 +222,16 @@ def _kind_of_option(annotation: Any) -> str | None:
     return next((kind for kind in kinds if kind is not None), None)
 
 
-def _contradiction(first: Any, second: Any) -> str | None:
+def _contradiction(first: _Limit, second: _Limit) -> str | None:
     """Why two limits of length cannot both be meant."""
     if first.type == second.type:
-        same = first.bound(1) == second.bound(1)
+        same = first.after_one == second.after_one
         return None if same else f"there are two {second.type} with different limits; keep one"
-    answer, total = sorted((first, second), key=_grows, reverse=True)
-    most = answer.bound(1) - 1
-    if _grows(answer) and not _grows(total) and most >= total.bound(1):
+    answer, total = sorted((first, second), key=lambda limit: limit.grows, reverse=True)
+    most = answer.after_one - 1
+    if answer.grows and not total.grows and most >= total.after_one:
         return (
             f"{answer.type} asks for {most} tokens, and {total.type}, which counts the prompt too, "
-            f"ends at {total.bound(1)}; drop one"
+            f"ends at {total.after_one}; drop one"
         )
     return None
-
-
-def _grows(criterion: Any) -> bool:
-    """A bound that grows with the prompt limits the answer, another one the two together."""
-    return bool(criterion.bound(2) > criterion.bound(1))

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal
 
 from genkit.errors import GenkitError
+from genkit.plugins.plugin import one_line
 from genkit.plugins.registry import Registry
 from genkit.recipes.schema import DEFAULTS, LISTS, MAX_SEED, REQUIRED, SECTIONS, VERSION
 
@@ -18,19 +19,21 @@ _logger = logging.getLogger("genkit.recipes")
 def json_schema(registry: Registry) -> dict[str, Any]:
     """What a recipe may say, given the parts that are registered.
 
-    A part whose class cannot be imported is left out with a warning.
+    A part whose class cannot be imported is left out with a warning; one with an option that JSON
+    has no type for is there without its options.
     """
     from pydantic.json_schema import models_json_schema
 
     classes = {kind: _classes(registry, kind) for kind in SECTIONS.values()}
     mode: Literal["validation"] = "validation"
-    every = [(part_class, mode) for group in classes.values() for part_class in group]
+    opaque = {each: note for group in classes.values() for each in group if (note := _note(each))}
+    every = [(each, mode) for group in classes.values() for each in group if each not in opaque]
     references, definitions = models_json_schema(every)
     for reference in references.values():
         _require_type(_resolve(reference, definitions))
     choices = {
         kind: {
-            "oneOf": [references[part_class, mode] for part_class in group],
+            "oneOf": [opaque[each] if each in opaque else references[each, mode] for each in group],
             "discriminator": {"propertyName": "type"},
         }
         for kind, group in classes.items()
@@ -64,6 +67,22 @@ def _classes(registry: Registry, kind: str) -> list[type[Component]]:
         except GenkitError as error:
             _logger.warning("left out of the schema: %s", error)
     return classes
+
+
+def _note(part_class: type[Component]) -> dict[str, Any] | None:
+    """What stands for a part whose options have no schema; None for one whose options have."""
+    try:
+        part_class.model_json_schema()
+    except Exception as error:  # an option of a plugin may be of any type
+        name = part_class.type_name()
+        _logger.warning("in the schema without its options: %s: %s", name, one_line(error))
+        return {
+            "type": "object",
+            "description": f"{part_class.summary()} Its options cannot be shown.".strip(),
+            "properties": {"type": {"const": name}},
+            "required": ["type"],
+        }
+    return None
 
 
 def _section(key: str, choice: dict[str, Any]) -> dict[str, Any]:

@@ -46,4 +46,4 @@ def _read(source: RecipeSource, registry: Registry) -> Document:
 def _is_path(source: str | os.PathLike[str]) -> bool:
     if not isinstance(source, str) or Path(source).suffix in (".yaml", ".yml"):
         return True
-    return os.sep in source or "/" in source or Path(source).is_file()
+    return os.sep in source or "/" in source or os.path.isfile(source)

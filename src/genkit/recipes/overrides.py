@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from genkit.recipes.document import Document, KeyPath, describe, paths_in
 from genkit.recipes.yaml_reader import read_value
 
 _T = TypeVar("_T")
+_WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 def override(document: Document, settings: Iterable[str]) -> Document:
@@ -65,10 +67,10 @@ def _set(data: Any, words: str, keys: list[str], value: Any) -> KeyPath:
 def _step(data: Any, key: str, path: KeyPath, words: str) -> str | int:
     """A key of a mapping, or the number of an item that a list has."""
     if isinstance(data, dict):
-        return int(key) if key.isdigit() and int(key) in data else key
+        return int(key) if _WHOLE.fullmatch(key) and int(key) in data else key
     if not isinstance(data, list):
         raise _error(words, path, f"has no keys: it is {describe(data)}")
-    if not key.isdigit() or int(key) >= len(data):
+    if not _WHOLE.fullmatch(key) or int(key) >= len(data):
         known = f"they are numbered 0 to {len(data) - 1}" if data else "the list is empty"
         raise _error(words, path, f"there is no item {key!r}; {known}, and + appends one")
     return int(key)

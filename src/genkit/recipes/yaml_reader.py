@@ -44,6 +44,9 @@ def read_file(path: str | os.PathLike[str]) -> Document:
     except UnicodeDecodeError as error:
         message = f"the recipe is not UTF-8: byte {error.start} is wrong"
         raise RecipeError([RecipeProblem(str(path), (), message)]) from None
+    except ValueError:  # a NUL, or half a surrogate pair; what cannot be printed is escaped
+        message = f"the recipe cannot be read: no file can be called {str(path)!r}"
+        raise RecipeError([RecipeProblem("", (), message)]) from None
     return read_text(text, str(path))
 
 
