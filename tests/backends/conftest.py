@@ -97,10 +97,37 @@ ATTENTION: dict[str, tuple[str, str, dict[str, Any]]] = {
         "FalconForCausalLM",
         {**_FALCON, "alibi": True, "new_decoder_architecture": False, "multi_query": True},
     ),
+}
+_DECODER = {
+    **_OLD,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+    "is_decoder": True,
+    "pad_token_id": 1,
+}
+# Alike, but rows of different lengths cannot run together.
+ONE_LENGTH: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "roberta": ("RobertaConfig", "RobertaForCausalLM", _DECODER),
+    "gpt_neo": (
+        "GPTNeoConfig",
+        "GPTNeoForCausalLM",
+        {
+            **_OLD,
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 6,
+            "max_position_embeddings": 40,
+        },
+    ),
     "mpt": (
         "MptConfig",
         "MptForCausalLM",
-        {**_OLD, "d_model": 32, "n_layers": 2, "n_heads": 8, "max_seq_len": 256},
+        {**_OLD, "d_model": 32, "n_layers": 2, "n_heads": 8, "max_seq_len": 40},
     ),
 }
 RECURRENT: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -121,6 +148,19 @@ RECURRENT: dict[str, tuple[str, str, dict[str, Any]]] = {
             "intermediate_size": 48,
         },
     ),
+    "bamba": (  # counts positions from 0 in every call that is not told them
+        "BambaConfig",
+        "BambaForCausalLM",
+        {
+            **_USUAL_HEAD_DIM,
+            "attn_layer_indices": [1],
+            "mamba_n_heads": 8,
+            "mamba_d_head": 8,
+            "mamba_n_groups": 1,
+            "mamba_d_state": 8,
+            "mamba_chunk_size": 8,
+        },
+    ),
     "lfm2": (
         "Lfm2Config",
         "Lfm2ForCausalLM",
@@ -133,7 +173,7 @@ def build(name: str, seed: int = 0, **changes: Any) -> Any:
     """A transformers model of the zoo with random weights; `changes` go to its configuration."""
     import transformers
 
-    config_class, model_class, options = (ATTENTION | RECURRENT)[name]
+    config_class, model_class, options = (ATTENTION | ONE_LENGTH | RECURRENT)[name]
     config = getattr(transformers, config_class)(**{**options, **changes})
     module = getattr(transformers, model_class)(config).eval()
     generator = torch.Generator().manual_seed(seed)

@@ -301,6 +301,66 @@ def test_a_file_that_is_cut_short(share: float, tiny: Path, tmp_path: Path) -> N
         load(path)
 
 
+def _alignment(value: Any) -> Callable[[gguf.GGUFWriter], None]:
+    return lambda writer: writer.add_key_value(
+        "general.alignment",
+        value,
+        gguf.GGUFValueType.STRING if isinstance(value, str) else gguf.GGUFValueType.UINT32,
+    )
+
+
+def _count(key: str, value: Any) -> Callable[[gguf.GGUFWriter], None]:
+    def change(writer: gguf.GGUFWriter) -> None:
+        kind = gguf.GGUFValueType.UINT32
+        if isinstance(value, list):
+            kind = gguf.GGUFValueType.ARRAY
+        writer.kv_data[0].pop(f"llama.{key}")
+        writer.add_key_value(f"llama.{key}", value, kind)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _alignment(0),
+        _alignment("x"),
+        *(_count("attention.head_count", n) for n in (0, 7, 1 << 31)),
+        *(_count("attention.head_count_kv", n) for n in (0, 3, 8, [2, 2])),
+        *(_count("block_count", n) for n in (0, 1, 3, 1 << 24)),
+    ],
+)
+def test_numbers_that_cannot_be(change: Any, lab: Any, tmp_path: Path, genkit_home: Path) -> None:
+    path = write(tmp_path / "model.gguf", lab.build("llama"), extra=change)
+    with pytest.raises(ModelLoadError, match=r"model\.gguf"):
+        load(path)
+    assert not [folder for folder in genkit_home.glob("gguf/*-v*") if folder.is_dir()]
+
+
+@pytest.mark.parametrize("offset", [1, 0, 1 << 62])
+def test_tensors_at_places_that_cannot_be(offset: int, tiny: Path) -> None:
+    content = tiny.read_bytes()
+    name = b"output_norm.weight"
+    place = content.index(name) + len(name) + 4 + 8 + 4  # after one dimension and the type
+    tiny.write_bytes(content[:place] + offset.to_bytes(8, "little") + content[place + 8 :])
+    with pytest.raises(ModelLoadError, match=r"tiny\.gguf is damaged"):
+        load(tiny)
+
+
+def test_a_converted_folder_that_is_damaged(tiny: Path) -> None:
+    folder = converter.converted(tiny, lambda _: None)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelLoadError, match=r"tiny\.gguf: .*delete it: it is made anew") as caught:
+        load(tiny)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_fingerprint_that_cannot_be_noted(tiny: Path, genkit_home: Path) -> None:
+    (genkit_home / "gguf").mkdir(parents=True)
+    (genkit_home / "gguf" / "fingerprints").touch()
+    assert load(tiny).vocab_size == 97
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04abcdef"])
 def test_a_file_that_is_no_gguf(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"

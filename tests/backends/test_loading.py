@@ -107,7 +107,62 @@ def test_weights_that_leave_parts_at_random(save_folder: Any) -> None:
         PyTorch(model=str(path.parent)).load()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"model_type": "nothing-known"}'])
+def _change_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_weights_of_layers_that_the_config_does_not_say(save_folder: Any) -> None:
+    folder = save_folder()
+    _change_config(folder, num_hidden_layers=1)
+    with pytest.raises(ModelLoadError, match=r"beyond the 1 .*model\.layers\.1\."):
+        PyTorch(model=str(folder)).load()
+    _change_config(folder, num_hidden_layers=0)
+    with pytest.raises(ModelLoadError, match=r"config\.json: a model of 0 layers"):
+        PyTorch(model=str(folder)).load()
+
+
+def test_other_weights_without_use_are_told(save_folder: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = save_folder() / "model.safetensors"
+    weights = load_file(path)
+    weights["vision_tower.encoder.layers.7.weight"] = torch.zeros(2)
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.warns(UserWarning, match=r"does not use 1 weights: vision_tower"):
+        PyTorch(model=str(path.parent)).load()
+
+
+def test_weights_of_other_shapes(save_folder: Any) -> None:
+    folder = save_folder()
+    _change_config(folder, intermediate_size=40)
+    with pytest.raises(ModelLoadError, match=r"than config\.json says: .*\[.*48.*40") as caught:
+        PyTorch(model=str(folder)).load()
+    assert "ignore_mismatched" not in str(caught.value)
+
+
+def test_quantised_weights_that_nothing_explains(save_folder: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = save_folder() / "model.safetensors"
+    weights = load_file(path)
+    name = "model.layers.0.mlp.up_proj.weight"
+    weights[name] = weights[name].to(torch.int8)
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(ModelLoadError, match=r"up_proj\.weight is stored as I8"):
+        PyTorch(model=str(path.parent)).load()
+
+
+@pytest.mark.parametrize("value", ["x", [[1]]])
+def test_end_ids_that_are_none(value: Any, save_folder: Any) -> None:
+    folder = save_folder()
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({"eos_token_id": value}))
+    with pytest.raises(ModelLoadError, match=r"generation_config\.json: eos_token_id is"):
+        PyTorch(model=str(folder)).load()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000, '{"model_type": "nothing-known"}'])
 def test_a_config_that_cannot_be_used(content: str, save_folder: Any) -> None:
     folder = save_folder()
     (folder / "config.json").write_text(content)

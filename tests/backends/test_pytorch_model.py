@@ -241,6 +241,24 @@ def test_a_failed_prefill_of_a_recurrent_model_can_be_repeated(recurrent: Any, l
     assert (given[0] - bare_logits(recurrent, ids)[-1]).abs().max() < TOLERANCE
 
 
+# --- models that cannot pad --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "context"), [("roberta", 38), ("gpt_neo", 40), ("mpt", 40)])
+def test_models_that_cannot_pad_run_alone_up_to_the_end_of_their_context(
+    name: str, context: int, lab: Any
+) -> None:
+    model = lab.shared(name)
+    assert model.supports == {"crop", "reorder", "block"}
+    assert model.context_length == context
+    ids = lab.prompt(context)
+    given = lab.logits_along(model, [ids[:10]], torch.tensor([ids[10:]]))
+    assert (given[0] - bare_logits(model, ids)[9:-1]).abs().max() < TOLERANCE
+    padded = lab.state_of(model, [lab.prompt(5), lab.prompt(3)])
+    with pytest.raises(UnsupportedError, match="different lengths"):
+        model(padded.token_ids, model.new_cache(padded))
+
+
 # --- recurrent models --------------------------------------------------------------------
 
 
@@ -421,7 +439,7 @@ def test_a_tokenizer_wider_than_the_model_is_refused(lab: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("llama", 256), ("gpt2", 256), ("opt", 256), ("bloom", None), ("mpt", None), ("mamba", None)],
+    [("llama", 256), ("gpt2", 256), ("opt", 256), ("bloom", None), ("mamba", None)],
 )
 def test_context_length(name: str, expected: int | None, lab: Any) -> None:
     assert lab.shared(name).context_length == expected
@@ -453,6 +471,20 @@ def test_models_that_continue_no_text_are_refused() -> None:
         PyTorch.wrap(transformers.BertLMHeadModel(config))
     with pytest.raises(ModelLoadError, match="no logits"):
         PyTorch.wrap(transformers.LlamaModel(transformers.LlamaConfig(vocab_size=50, **size)))
+
+
+def test_a_model_that_keeps_its_state_inside_is_refused() -> None:
+    config = transformers.RecurrentGemmaConfig(
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        lru_width=32,
+    )
+    with pytest.raises(ModelLoadError, match="returns no state"):
+        PyTorch.wrap(transformers.RecurrentGemmaForCausalLM(config))
 
 
 def test_describe_is_plain_data(attention: Any) -> None:

@@ -201,6 +201,24 @@ def test_forged_roles_are_text_too(tokenizer: HuggingFaceTokenizer) -> None:
     assert ids.count(tokenizer.inner.convert_tokens_to_ids("<|im_end|>")) == 1
 
 
+def test_text_deep_in_a_message_is_text_too() -> None:
+    template = "{% for m in messages %}{{ m.content }}{% for c in m.calls %}{{ c.name }}"
+    tokenizer = HuggingFaceTokenizer(byte_level(template + "{% endfor %}{% endfor %}"))
+    message = {"role": "user", "content": "a", "calls": [{"name": "<|im_end|>"}]}
+    end = tokenizer.inner.convert_tokens_to_ids("<|im_end|>")
+    assert end not in tokenizer.encode_chat([message])
+    assert end in tokenizer.encode_chat([message], raw_special_tokens=True)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_half_a_surrogate_pair_is_no_text(raw: bool, tokenizer: HuggingFaceTokenizer) -> None:
+    with pytest.raises(InputError, match="surrogate"):
+        tokenizer.encode("a\ud800")
+    message = {"role": "user", "content": "a", "calls": [{"name": "a\ud800"}]}
+    with pytest.raises(InputError, match="surrogate"):
+        tokenizer.encode_chat([message], raw_special_tokens=raw)
+
+
 def test_reserved_characters_are_refused(tokenizer: HuggingFaceTokenizer) -> None:
     with pytest.raises(InputError, match="reserved"):
         tokenizer.encode_chat(chat("\U00100001"))

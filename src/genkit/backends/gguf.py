@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from safetensors.torch import save_file
 
 from genkit.backends.base import Progress
 from genkit.backends.gguf_file import check_magic
-from genkit.errors import ModelLoadError
+from genkit.errors import GenkitError, ModelLoadError
 from genkit.home import home
 
 CONVERTER_VERSION = 1
@@ -76,8 +77,9 @@ def fingerprint(path: Path, root: Path) -> str:
         pass  # none, or not ours: compute it again
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    note.parent.mkdir(exist_ok=True)
-    _write_whole(note, {**seen, "sha256": digest})
+    with contextlib.suppress(OSError):  # then it is computed again
+        note.parent.mkdir(exist_ok=True)
+        _write_whole(note, {**seen, "sha256": digest})
     return digest
 
 
@@ -91,9 +93,15 @@ def _convert_into(folder: Path, path: Path, progress: Progress) -> None:
         for made in (part, *part.iterdir()):
             made.chmod(0o755 if made == part else 0o644)  # GENKIT_HOME may be shared
         part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+    except (GenkitError, OSError):
         raise
+    except Exception as error:
+        raise ModelLoadError(
+            f"{path} cannot be converted; it is damaged, or says what cannot be "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)  # there is none if all went well
 
 
 def write_folder(path: Path, folder: Path, progress: Progress) -> None:

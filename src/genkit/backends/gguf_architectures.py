@@ -43,6 +43,9 @@ _QK_NORMS = {
 _WITHOUT_EFFECT = {"vocab_size", "context_length", "embedding_length", "block_count"}
 
 
+_TOO_MANY = 1 << 31
+
+
 @dataclass(frozen=True)
 class Architecture:
     """How one kind of GGUF model becomes a model of transformers.
@@ -110,6 +113,16 @@ class ConfigReader:
             raise ModelLoadError(f"{self._file.path} does not say {self._prefix + key}")
         return value
 
+    def whole(self, key: str, default: int | None = None) -> int:
+        """The value of a key that counts something, or the default."""
+        value = self.get(key, default)
+        if type(value) is not int or not (0 < value < _TOO_MANY or value == default):
+            raise ModelLoadError(
+                f"{self._file.path} says {self._prefix + key} is {value!r:.60}; it must be a whole "
+                "number above 0"
+            )
+        return value
+
     def refuse_unknown(self) -> None:
         """Refuse a file that says something about its architecture that nobody has asked for."""
         said = {
@@ -131,33 +144,67 @@ def config_of(file: GgufFile, architecture: Architecture) -> dict[str, Any]:
         ModelLoadError: the file leaves something out, or says something that is not understood.
     """
     read = ConfigReader(file)
-    heads = int(read.get("attention.head_count"))
-    hidden = int(read.get("embedding_length"))
+    heads = read.whole("attention.head_count")
+    hidden = read.whole("embedding_length")
     head_dim = _head_dim(file, read, hidden // heads)
     config = {
         "architectures": [architecture.class_name],
         "model_type": architecture.model_type,
-        "vocab_size": file.shapes["token_embd.weight"][0],
+        "vocab_size": _vocab_size(file),
         "hidden_size": hidden,
-        "intermediate_size": int(read.get("feed_forward_length")),
-        "num_hidden_layers": int(read.get("block_count")),
+        "intermediate_size": read.whole("feed_forward_length"),
+        "num_hidden_layers": _num_layers(file, read),
         "num_attention_heads": heads,
-        "num_key_value_heads": int(read.get("attention.head_count_kv", heads)),
+        "num_key_value_heads": read.whole("attention.head_count_kv", heads),
         "head_dim": head_dim,
         "rms_norm_eps": _short(read.get("attention.layer_norm_rms_epsilon")),
-        "max_position_embeddings": int(read.get("context_length")),
+        "max_position_embeddings": read.whole("context_length"),
         "tie_word_embeddings": "output.weight" not in file.shapes,
         **_rope(file, read, head_dim),
         **architecture.biases(frozenset(file.shapes)),
     }
     read.refuse_unknown()
+    _check_heads(file, config)
     return config
 
 
+def _vocab_size(file: GgufFile) -> int:
+    shape = file.shapes.get("token_embd.weight", ())
+    if len(shape) != 2:
+        raise ModelLoadError(f"{file.path} has no token_embd.weight with a row a token")
+    return shape[0]
+
+
+def _num_layers(file: GgufFile, read: ConfigReader) -> int:
+    said = read.whole("block_count")
+    blocks = (re.match(r"blk\.(\d+)\.", name) for name in file.shapes)
+    there = max((int(block[1]) + 1 for block in blocks if block), default=0)
+    if said != there:
+        raise ModelLoadError(f"{file.path} says it has {said} layers, and has tensors of {there}")
+    return said
+
+
+def _check_heads(file: GgufFile, config: dict[str, Any]) -> None:
+    """Refuse numbers of heads that are not those of the tensors: rows would be mixed up."""
+    numbers = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    for name, shape in file.shapes.items():
+        kind = name.split(".")[2] if name.startswith("blk.") and name.count(".") == 3 else ""
+        if kind in numbers and shape[0] != numbers[kind] * config["head_dim"]:
+            raise ModelLoadError(
+                f"{file.path}: {name} has {shape[0]} rows, which are not {numbers[kind]} heads of "
+                f"{config['head_dim']}"
+            )
+    if config["num_attention_heads"] % config["num_key_value_heads"]:
+        raise ModelLoadError(
+            f"{file.path}: {config['num_attention_heads']} heads cannot share "
+            f"{config['num_key_value_heads']} keys evenly"
+        )
+
+
 def _head_dim(file: GgufFile, read: ConfigReader, usual: int) -> int:
-    rotated = int(read.get("rope.dimension_count", 0))
-    head_dim = int(read.get("attention.key_length", rotated or usual))
-    value_dim = int(read.get("attention.value_length", head_dim))
+    rotated = read.whole("rope.dimension_count", 0)
+    head_dim = read.whole("attention.key_length", rotated or usual)
+    value_dim = read.whole("attention.value_length", head_dim)
     if rotated not in (0, head_dim) or value_dim != head_dim:
         raise ModelLoadError(
             f"{file.path}: heads of {head_dim} of which {rotated} are rotated, and values of "

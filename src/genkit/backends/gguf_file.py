@@ -57,10 +57,10 @@ class GgufFile:
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
             self.metadata, self._tensors = _read_header(_Cursor(self._bytes))
-        except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
+        except Exception as error:  # whatever bytes there are, this is what they mean
             raise self._damaged(f"its header cannot be read: {error}") from error
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
-        self._check_size()
+        self._check_places()
 
     @property
     def architecture(self) -> str:
@@ -86,8 +86,12 @@ class GgufFile:
             ) from error
         return torch.from_numpy(np.ascontiguousarray(values, np.float32)).reshape(tensor.shape)
 
-    def _check_size(self) -> None:
-        end = max((t.start + t.num_bytes for t in self._tensors.values()), default=0)
+    def _check_places(self) -> None:
+        end = 0
+        for name, tensor in sorted(self._tensors.items(), key=lambda item: item[1].start):
+            if tensor.start < end:
+                raise self._damaged(f"the tensor {name} begins before the one in front of it ends")
+            end = tensor.start + tensor.num_bytes
         if len(self._bytes) < end:
             raise self._damaged(f"it has {len(self._bytes)} bytes and should have {end}")
 
@@ -163,14 +167,22 @@ def _read_header(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, _Tensor]]:
     version, num_tensors, num_keys = (cursor.number(code) for code in "IQQ")
     if version not in (2, 3):
         raise ValueError(f"version {version} is not known, or the file is big-endian")
-    metadata = {cursor.string(): cursor.value(cursor.number("I")) for _ in range(num_keys)}
+    metadata: dict[str, Any] = {}
+    for _ in range(num_keys):
+        key = cursor.string()
+        if key in metadata:
+            raise ValueError(f"the key {key:.60} is there twice")
+        metadata[key] = cursor.value(cursor.number("I"))
     listed = [_read_tensor(cursor) for _ in range(num_tensors)]
     alignment = metadata.get("general.alignment", 32)
-    begin = math.ceil(cursor.place / alignment) * alignment
-    tensors = {
-        name: _Tensor(shape, kind, begin + offset, _num_bytes(shape, kind))
-        for name, shape, kind, offset in listed
-    }
+    if not isinstance(alignment, int) or alignment < 8 or alignment % 8:
+        raise ValueError(f"general.alignment is {alignment!r:.60}, no multiple of 8")
+    begin = -(-cursor.place // alignment) * alignment
+    tensors: dict[str, _Tensor] = {}
+    for name, shape, kind, offset in listed:
+        if offset % alignment or name in tensors:
+            raise ValueError(f"the tensor {name} is there twice, or at a place that is not aligned")
+        tensors[name] = _Tensor(shape, kind, begin + offset, _num_bytes(shape, kind))
     return metadata, tensors
 
 
@@ -185,4 +197,6 @@ def _read_tensor(
 
 def _num_bytes(shape: tuple[int, ...], kind: gguf.GGMLQuantizationType) -> int:
     values_a_block, bytes_a_block = gguf.GGML_QUANT_SIZES[kind]
+    if not all(shape) or shape[-1] % values_a_block:
+        raise ValueError(f"a tensor of the shape {list(shape)} is empty or no whole blocks")
     return math.prod(shape) // values_a_block * bytes_a_block

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import safetensors
 import torch
 import transformers
 
 from genkit.backends.gguf import is_converted
 from genkit.backends.model_facts import refuse_encoder_decoder
 from genkit.backends.transformers_compat import quiet
-from genkit.errors import ModelLoadError
+from genkit.errors import MissingPackageError, ModelLoadError
 from genkit.text.huggingface import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
@@ -31,15 +35,20 @@ _TOKENIZER_FILES = (
 )
 
 
-def load_model(folder: Path, spec: PyTorch, device: torch.device) -> Any:
+def load_model(folder: Path, config: Any, spec: PyTorch, device: torch.device) -> Any:
     """The model of a folder, in evaluation mode on `device`.
 
+    Args:
+        folder: where the weights are.
+        config: from `read_config`.
+        spec, device: how they are to be loaded.
+
     Raises:
-        ModelLoadError: no config, no weights, pickled weights only, code that is not trusted, an
-            architecture that is unknown or no causal model, damaged or incomplete weights.
+        ModelLoadError: an architecture that is unknown or no causal model, damaged or incomplete
+            weights, no memory for them.
     """
-    config = read_config(folder, spec)
-    check_weights(folder, spec)
+    check_attention(spec)
+    check_readable(folder, config)
     try:
         with quiet():
             loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -51,11 +60,13 @@ def load_model(folder: Path, spec: PyTorch, device: torch.device) -> Any:
                 use_safetensors=None if spec.allow_pickle else True,
                 local_files_only=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # refused below, by name
             )
     except Exception as error:
         raise ModelLoadError(f"{folder}: {_first_lines(error)}") from error
     module, report = loaded
     refuse_incomplete(folder, report)
+    refuse_left_over(folder, module, report)
     try:
         return module.to(device).eval()
     except torch.OutOfMemoryError as error:
@@ -66,10 +77,11 @@ def load_model(folder: Path, spec: PyTorch, device: torch.device) -> Any:
 
 
 def read_config(folder: Path, spec: PyTorch) -> Any:
-    """The configuration of a folder. No code of the folder runs and nothing is asked.
+    """The configuration of a folder that also has weights. None of its code runs.
 
     Raises:
-        ModelLoadError: there is none, it cannot be read, or it needs code that is not trusted.
+        ModelLoadError: there is none, it cannot be read, it needs code that is not trusted, or
+            there are no weights, or only pickled ones.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -83,7 +95,40 @@ def read_config(folder: Path, spec: PyTorch) -> Any:
     except Exception as error:
         raise ModelLoadError(f"{path}: {_first_lines(error)}") from error
     refuse_encoder_decoder(config, str(folder))
+    num_layers = getattr(config.get_text_config(decoder=True), "num_hidden_layers", None)
+    if isinstance(num_layers, int) and num_layers < 1:
+        raise ModelLoadError(f"{path}: a model of {num_layers} layers computes nothing")
+    check_weights(folder, spec)
     return config
+
+
+def check_attention(spec: PyTorch) -> None:
+    """Refuse an attention implementation whose package is not installed."""
+    if spec.attention == "flash_attention_2" and find_spec("flash_attn") is None:
+        raise MissingPackageError(
+            "flash-attn",
+            "pip install flash-attn, on a machine with CUDA; or leave `attention` out",
+            "attention: flash_attention_2",
+        )
+
+
+def check_readable(folder: Path, config: Any) -> None:
+    """Refuse a weights file that is cut short, no safetensors, or quantised in an unknown way."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:  # checks the size, too
+                names = [name for name in file.keys() if name.endswith(".weight")]  # noqa: SIM118
+                dtypes = {name: file.get_slice(name).get_dtype() for name in names}
+        except Exception as error:
+            raise ModelLoadError(
+                f"{path} is damaged or cut short ({_first_lines(error)}); fetch it again"
+            ) from error
+        coded = [name for name, dtype in dtypes.items() if dtype in ("I8", "U8")]
+        if coded and getattr(config, "quantization_config", None) is None:
+            raise ModelLoadError(
+                f"{path}: {coded[0]} is stored as {dtypes[coded[0]]}, and config.json has no "
+                "quantization_config that says what the numbers stand for"
+            )
 
 
 def refuse_code(folder: Path, config: dict[str, Any], spec: PyTorch) -> None:
@@ -106,7 +151,9 @@ def check_weights(folder: Path, spec: PyTorch) -> None:
         return
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
     if not pickles:
-        raise ModelLoadError(f"{folder} has no weights: no *.safetensors file is there")
+        raise ModelLoadError(
+            f"{folder} has no weights: no *.safetensors file is there; put them beside config.json"
+        )
     if not spec.allow_pickle:
         raise ModelLoadError(
             f"{folder} has pickled weights only ({', '.join(pickles[:3])}), and reading a pickle "
@@ -118,11 +165,42 @@ def check_weights(folder: Path, spec: PyTorch) -> None:
 def refuse_incomplete(folder: Path, report: dict[str, Any]) -> None:
     """Refuse weights that leave parts of the model at random."""
     missing = sorted(report.get("missing_keys") or ())
-    mismatched = sorted(str(entry[0]) for entry in report.get("mismatched_keys") or ())
-    for what, names in (("are missing", missing), ("have another shape", mismatched)):
+    mismatched = sorted(
+        f"{name} ({list(stored)} instead of {list(expected)})"
+        for name, stored, expected in report.get("mismatched_keys") or ()
+    )
+    other = "have other shapes than config.json says"
+    for what, names in (("are missing", missing), (other, mismatched)):
         if names:
             shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise ModelLoadError(f"{folder}: {len(names)} weights {what}: {shown}")
+
+
+_LAYER = re.compile(r"((?:.*\.)?(?:layers?|h|blocks?)\.)(\d+)\.")
+
+
+def refuse_left_over(folder: Path, module: Any, report: dict[str, Any]) -> None:
+    """Refuse weights of layers that the model does not have; warn about others it leaves unused."""
+    unused = sorted(report.get("unexpected_keys") or ())
+    if not unused:
+        return
+    num_layers = getattr(module.config.get_text_config(decoder=True), "num_hidden_layers", None)
+    own = {match[1] for name in module.state_dict() if (match := _LAYER.match(name))}
+    for name in unused:
+        match = _LAYER.match(name)
+        if match and num_layers and int(match[2]) >= num_layers and _is_among(match[1], own):
+            raise ModelLoadError(
+                f"{folder} has weights of layers beyond the {num_layers} that config.json says, "
+                f"such as {name}"
+            )
+    shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
+    warnings.warn(f"{folder}: the model does not use {len(unused)} weights: {shown}", stacklevel=2)
+
+
+def _is_among(prefix: str, own: set[str]) -> bool:
+    """Whether a prefix is one of those, apart from names of outer modules on either side."""
+    given = f".{prefix}"
+    return any(given.endswith(f".{one}") or f".{one}".endswith(given) for one in own)
 
 
 def load_tokenizer(folder: Path, spec: PyTorch) -> HuggingFaceTokenizer:
@@ -166,7 +244,7 @@ def _refuse_tokenizer_code(folder: Path, settings: dict[str, Any]) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise ModelLoadError(f"{path} is no JSON object")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from genkit.backends.transformers_compat import Signature, shared_layers
+from genkit.backends.transformers_compat import Signature, counting_from_ids, shared_layers
 from genkit.errors import ModelLoadError
 
 logger = logging.getLogger(__name__)
@@ -48,8 +48,10 @@ def facts_of(module: Any, tokenizer: Any = None) -> Facts:
     refuse_what_does_not_generate(module)
     vocab_size = width_of_logits(module, config)
     layers = None if getattr(module, "_is_stateful", False) else shared_layers(module.config)
+    if layers is None:
+        refuse_what_returns_no_state(module)
     capped = length_of_constant_rope(config)
-    length = context_length(config)
+    length = places(module, context_length(config))
     if capped is not None:
         length = min(capped, length or capped)
         logger.warning(
@@ -80,6 +82,19 @@ def refuse_what_does_not_generate(module: Any) -> None:
         )
     if Signature(module).cache is None:
         raise ModelLoadError(f"{name} keeps nothing between calls in this version of transformers")
+
+
+def refuse_what_returns_no_state(module: Any) -> None:
+    """Refuse a recurrent model whose output lacks the state: it keeps one inside, for all runs."""
+    signature = Signature(module)
+    options = {"use_cache": True} if signature.use_cache else {}
+    with torch.no_grad():
+        output = module(torch.tensor([[0]], device=module.device), **options)
+    if getattr(output, str(signature.cache), None) is None:
+        raise ModelLoadError(
+            f"{type(module).__name__} returns no state in this version of transformers, so that "
+            "its texts cannot be gone on with"
+        )
 
 
 def refuse_encoder_decoder(config: Any, name: str) -> None:
@@ -119,25 +134,32 @@ def eos_token_ids(module: Any, config: Any, tokenizer: Any, vocab_size: int) -> 
     A chat model's turn-end token often stands in only one of them.
     """
     sources = (
-        getattr(module, "generation_config", None),
-        module.config,
-        config,
-        getattr(tokenizer, "inner", tokenizer),
+        ("generation_config.json", getattr(module, "generation_config", None)),
+        ("config.json", module.config),
+        ("config.json", config),
+        ("the tokenizer", getattr(tokenizer, "inner", tokenizer)),
     )
     found: set[int] = set()
-    for source in sources:
-        found.update(_ids(getattr(source, "eos_token_id", None)))
+    for where, source in sources:
+        found.update(_ids(getattr(source, "eos_token_id", None), where))
     return frozenset(i for i in found if 0 <= i < vocab_size)
 
 
-def _ids(value: Any) -> Iterable[int]:
+def _ids(value: Any, where: str) -> Iterable[int]:
     if value is None:
         return ()
-    return (int(value),) if isinstance(value, int) else (int(i) for i in value)
+    ids = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(i, int) for i in ids):
+        raise ModelLoadError(
+            f"{where}: eos_token_id is {value!r}; it must be an id, or a list of ids"
+        )
+    return ids
 
 
 def context_length(config: Any) -> int | None:
     """The most tokens of one row, a scaled rotary embedding included; None without a limit."""
+    if config.model_type == "mpt":
+        return int(config.max_seq_len)  # as wide is its table of distances
     if config.model_type in _ALIBI_TYPES or getattr(config, "alibi", False):
         return None
     length = getattr(config, "max_position_embeddings", None)
@@ -149,6 +171,27 @@ def context_length(config: Any) -> int | None:
             original = rope.get("original_max_position_embeddings") or length
             scaled.append(int(original * rope["factor"]))
     return max(scaled)
+
+
+def places(module: Any, length: int | None) -> int | None:
+    """The context without the rows of a position table that stand before the first position."""
+    for embeddings in counting_from_ids(module):
+        table = getattr(embeddings, "position_embeddings", None)
+        first = getattr(embeddings, "padding_idx", None)
+        if length is not None and table is not None and first is not None:
+            length = min(length, table.weight.shape[0] - (first + 1))
+    return length
+
+
+def counts_columns(module: Any) -> bool:
+    """Whether padding uses the context up: a table of the model is as wide as the context.
+
+    A row may be as long as the context, and the columns before it come on top of that.
+    """
+    if module.config.model_type == "mpt":
+        return True  # its table is made in the forward
+    squares = (b for b in module.buffers() if b.dim() == 4 and b.dtype in (torch.bool, torch.uint8))
+    return any(1 < square.shape[-1] == square.shape[-2] for square in squares)
 
 
 def length_of_constant_rope(config: Any) -> int | None:
@@ -184,6 +227,6 @@ def supports(module: Any, config: Any, layers: list[bool] | None) -> frozenset[s
     capabilities = {"crop", "reorder", "block"}
     signature = Signature(module)
     knows_positions = signature.positions or config.model_type in _ALIBI_TYPES
-    if signature.mask and knows_positions:
+    if signature.mask and knows_positions and not counts_columns(module):
         capabilities.add("ragged")
     return frozenset(capabilities)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,7 +13,7 @@ from pydantic import Field, field_validator
 
 from genkit.backends.base import Backend, ModelSource, Progress
 from genkit.backends.sources import Place, locate
-from genkit.errors import ModelLoadError
+from genkit.errors import ModelLoadError, UnknownNameError
 from genkit.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -65,13 +66,16 @@ class PyTorch(Backend):
         place = locate(self.model, models or {})
         spec = self._with(place.options)
         device = choose_device(spec.device)  # before anything is read
-        from genkit.backends.loading import load_model, load_tokenizer
+        from genkit.backends.loading import load_model, load_tokenizer, read_config
 
         report = progress or _silent
         folder = spec._folder(place, report)
-        module = load_model(folder, spec, device)
-        tokenizer = load_tokenizer(spec._tokenizer_folder(folder, report), spec)
-        return _assemble(module, tokenizer, self.model)
+        with _told_of(place, folder):
+            config = read_config(folder, spec)
+            # Weights last: they are what takes long, and a tokenizer can be wrong too.
+            tokenizer = load_tokenizer(spec._tokenizer_folder(folder, report), spec)
+            module = load_model(folder, config, spec, device)
+            return _assemble(module, tokenizer, self.model)
 
     @staticmethod
     def wrap(model: Any, tokenizer: Any = None) -> PyTorchModel:
@@ -109,7 +113,12 @@ class PyTorch(Backend):
     def _tokenizer_folder(self, model_folder: Path, progress: Progress) -> Path:
         if self.tokenizer is None:
             return model_folder
-        place = locate(self.tokenizer, {})
+        try:
+            place = locate(self.tokenizer, {})
+        except UnknownNameError:
+            raise ModelLoadError(
+                f"tokenizer: {self.tokenizer!r} is neither a folder nor a hub id (owner/name)"
+            ) from None
         if place.kind == "gguf":
             raise ModelLoadError(f"tokenizer: {place.where} is a file; give a folder or a hub id")
         if place.kind == "hub":
@@ -126,6 +135,20 @@ class PyTorch(Backend):
             code=self.trust_remote_code,
             progress=progress,
         )
+
+
+@contextlib.contextmanager
+def _told_of(place: Place, folder: Path) -> Iterator[None]:
+    """Name the GGUF file in errors about the folder that it was converted into."""
+    try:
+        yield
+    except ModelLoadError as error:
+        if place.kind != "gguf":
+            raise
+        raise ModelLoadError(
+            f"{place.where}: {error} (if the converted folder {folder} is damaged, delete it: it "
+            "is made anew)"
+        ) from error
 
 
 def choose_device(device: str) -> torch.device:

@@ -33,6 +33,7 @@ class PyTorchCache:
         self.device = device
         self._memory = memory
         self._held: int | None = 0  # columns in the memory; None while nobody knows
+        self._counted = torch.empty((1, 0), dtype=torch.int64, device=device)  # 0, 1, 2, ...
         self._set_starts(list(starts))
 
     def advance(self, n: int) -> None:
@@ -81,7 +82,10 @@ class PyTorchCache:
 
     def positions(self, n: int) -> torch.Tensor:
         """Positions of the next `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded."""
-        columns = torch.arange(self.length, self.length + n, device=self.device)[None]
+        end = self.length + n
+        if self._counted.shape[1] < end:
+            self._counted = torch.arange(max(2 * end, 64), device=self.device)[None]
+        columns = self._counted.narrow(1, self.length, n)
         return (columns - self.starts[:, None]).clamp(min=0) if self.padded else columns
 
     def mask(self, n: int) -> torch.Tensor | None:

@@ -51,7 +51,8 @@ class PyTorchModel:
         """Feed what the cache does not hold; logits of the last position, `[batch, vocab_size]`.
 
         Raises:
-            UnsupportedError: a recurrent model is fed padded rows, or a block after a past.
+            UnsupportedError: a model without `ragged` is fed padded rows, or a recurrent one a
+                block after a past.
         """
         return self.last(input_ids, cache, 1).select(1, 0)
 
@@ -96,6 +97,8 @@ class PyTorchModel:
     def _feed(self, input_ids: torch.Tensor, cache: Any, num_kept: int) -> torch.Tensor:
         """One forward pass. `cache` is a `PyTorchCache`, perhaps wrapped."""
         num_columns = input_ids.shape[1]
+        if cache.padded and "ragged" not in self.supports:
+            raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
         if self.facts.shared_layers is None:
             self._check_recurrent(cache, num_columns)
         if self.facts.rope_is_capped:
@@ -119,12 +122,11 @@ class PyTorchModel:
             arguments["use_cache"] = True
         if signature.logits_to_keep:
             arguments["logits_to_keep"] = num_kept
-        # Rows without padding need neither: every architecture counts on from what the cache holds.
-        if cache.padded:
-            if signature.positions:
-                arguments["position_ids"] = cache.positions(n)
-            if signature.mask:
-                arguments["attention_mask"] = cache.mask(n)
+        # Some architectures would count from 0 again, whatever the cache holds.
+        if signature.positions:
+            arguments["position_ids"] = cache.positions(n)
+        if cache.padded and signature.mask:
+            arguments["attention_mask"] = cache.mask(n)
         return arguments
 
     def _memory(self, max_length: int) -> Memory:
@@ -133,9 +135,7 @@ class PyTorchModel:
         return AttentionMemory(self.facts.shared_layers, max_length)
 
     def _check_recurrent(self, cache: Any, num_columns: int) -> None:
-        """A padded row, or a block on top of a state, would be wrong without any error."""
-        if cache.padded:
-            raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
+        """A block on top of a state would be wrong without any error."""
         if cache.length and num_columns > 1:
             raise UnsupportedError(
                 f"{self._kind} takes one token at a time after its prompt, not {num_columns}"

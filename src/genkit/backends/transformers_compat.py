@@ -31,7 +31,7 @@ class Signature:
 
     Attributes:
         cache: the name of the argument for the memory, None if there is none.
-        positions: whether it takes `position_ids`.
+        positions: whether it takes `position_ids`, and they begin at 0.
         mask: whether it takes `attention_mask`.
         logits_to_keep: whether it can compute the logits of the last positions only.
         use_cache: whether it takes `use_cache`, by name or among its keywords.
@@ -41,10 +41,19 @@ class Signature:
         parameters = inspect.signature(module.forward).parameters
         keywords = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         self.cache = next((name for name in CACHE_ARGUMENTS if name in parameters), None)
-        self.positions = "position_ids" in parameters
+        self.positions = "position_ids" in parameters and not counting_from_ids(module)
         self.mask = "attention_mask" in parameters
         self.logits_to_keep = "logits_to_keep" in parameters
         self.use_cache = "use_cache" in parameters or keywords
+
+
+def counting_from_ids(module: torch.nn.Module) -> list[Any]:
+    """The embeddings that, like RoBERTa's, find positions by looking which ids are padding.
+
+    Their first position is one more than the padding id.
+    """
+    name = "create_position_ids_from_input_ids"
+    return [part for part in module.modules() if hasattr(part, name)]
 
 
 class Memory(Protocol):

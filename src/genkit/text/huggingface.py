@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genkit.errors import InputError
@@ -37,7 +37,11 @@ class HuggingFaceTokenizer:
 
         With `add_special_tokens` also those that the model expects around it; a text that spells
         the begin token itself does not get a second one.
+
+        Raises:
+            InputError: the text has half a surrogate pair, which is no character.
         """
+        _whole(text)
         ids: list[int] = self.inner.encode(text, add_special_tokens=add_special_tokens)
         doubled = self.bos_token_id is not None and ids[:2] == [self.bos_token_id] * 2
         return ids[1:] if add_special_tokens and doubled else ids
@@ -74,12 +78,12 @@ class HuggingFaceTokenizer:
         else the ids are those that the rendered text has as a whole.
 
         Raises:
-            InputError: a message has no role or content, there is no template, or it refuses or
-                rewrites the messages.
+            InputError: a message has no role or content or no whole characters, there is no
+                template, or it refuses or rewrites the messages.
         """
         checked = [_checked(i, message) for i, message in enumerate(messages)]
-        if not raw_special_tokens:
-            checked = [self._marked(message) for message in checked]
+        change = _whole if raw_special_tokens else self._mark
+        checked = [_changed(message, change) for message in checked]
         text = self._template.render(checked, continue_last=continue_last)
         return self._encode_marked(text)
 
@@ -87,14 +91,9 @@ class HuggingFaceTokenizer:
     def _template(self) -> ChatTemplate:
         return ChatTemplate(self.inner, self._unmarked)
 
-    def _marked(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The message with a mark in place of every special token that it spells."""
-        return {
-            key: self._mark(value) if isinstance(value, str) else value
-            for key, value in message.items()
-        }
-
     def _mark(self, text: str) -> str:
+        """The text with a mark in place of every special token that it spells."""
+        _whole(text)
         if _MARKS.search(text):
             raise InputError("a message holds characters U+100000 and above, which are reserved")
         return self._spellings.sub(lambda match: self._mark_of[match[0]], text)
@@ -185,6 +184,29 @@ def _checked(i: int, message: Any) -> dict[str, Any]:
                 "{'role': 'user', 'content': '...'}"
             )
     return dict(message)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """A part of a message with every string in it changed: a template may write any of them."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_changed(key, change): _changed(inner, change) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed(inner, change) for inner in value]
+    return value
+
+
+def _whole(text: str) -> str:
+    """The text, if all of it is characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"a text holds {text[error.start]!r} at place {error.start}, half of a surrogate pair, "
+            "which is no character"
+        ) from None
+    return text
 
 
 def _special_tokens(inner: Any) -> dict[str, int]:
