@@ -16,8 +16,9 @@ import pytest
 pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
 _PROGRAM = """
-import fcntl, sys, termios
+import fcntl, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C comes from this terminal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
 from genkit.cli import main
 sys.exit(main())
 """
