@@ -304,6 +304,38 @@ def test_a_bound_that_the_criterion_itself_never_enforces_still_ends_the_row() -
     assert len(result.token_ids) == 4 and result.finish_reason == "length"
 
 
+@pytest.mark.parametrize(
+    ("bound", "count"),
+    [(lambda n: 2 * n, 8), (lambda n: max(n + 1, 20), 12), (lambda n: None, 24)],
+)
+def test_a_bound_may_be_any_function_of_the_prompts_length(bound, count: int) -> None:
+    class Promise:
+        def __call__(self, state):
+            return torch.zeros(len(state), dtype=torch.bool)
+
+    promise = Promise()
+    promise.bound = bound
+    model = ScriptedModel(torch.zeros(1, 64), context_length=32)
+    pipeline = Pipeline(model, stop_criteria=[promise])
+    assert pipeline.generate([1] * 8).num_generated_tokens == count
+    if count == 12:
+        assert pipeline.generate([1] * 25).num_generated_tokens == 1
+
+
+def test_inside_inference_mode_everything_works() -> None:
+    pipeline = Pipeline(MODELS["rotary"], processors=CHAIN, sampler=Categorical())
+    expected = pipeline.generate("abc", seed=1, max_new_tokens=4)
+    with torch.inference_mode():
+        assert pipeline.generate("abc", seed=1, max_new_tokens=4) == expected
+
+
+def test_a_backend_is_no_model_yet() -> None:
+    from genkit import backends
+
+    with pytest.raises(UnsupportedError, match="'pytorch' says how to load a model; load it"):
+        Pipeline(backends.PyTorch(model="x"))
+
+
 def test_missing_capabilities_are_named_before_the_first_token() -> None:
     class Needy(Dynamic):
         type: str = "needy"

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -33,6 +33,8 @@ from genkit.text.tokenizer import Tokenizer
 from genkit.text.transcript import Chunk, Transcript, chunks
 
 __all__ = ["Pipeline"]
+
+T = TypeVar("T")
 
 
 class Pipeline:
@@ -72,16 +74,20 @@ class Pipeline:
         observers: Sequence[Any] = (),
         seed: int | None = None,
     ) -> None:
+        if isinstance(model, Component):
+            raise UnsupportedError(
+                f"{model.type!r} says how to load a model; load it: Kit().load(...) or .load()"
+            )
         self.model = model
-        self.tokenizer = tokenizer or getattr(model, "tokenizer", None)
-        self.context = context or Text()
+        self.tokenizer = getattr(model, "tokenizer", None) if tokenizer is None else tokenizer
+        self.context = Text() if context is None else context
         self.observers = tuple(observers)
         self.seed = None if seed is None else _check_seed(seed)
         self.parts = Parts(
-            decoder=decoder or Autoregressive(),
-            cache=cache or Dynamic(),
+            decoder=Autoregressive() if decoder is None else decoder,
+            cache=Dynamic() if cache is None else cache,
             processors=_as_list("processors", processors),
-            sampler=sampler or Greedy(),
+            sampler=Greedy() if sampler is None else sampler,
             stop_criteria=(Eos(),)
             if stop_criteria is None
             else _as_list("stop_criteria", stop_criteria),
@@ -180,20 +186,28 @@ class Pipeline:
             criteria = with_limit(parts.stop_criteria, max_new_tokens)
             check_lengths(criteria)
             parts = replace(parts, stop_criteria=criteria)
-        limits = Limits(self.model.context_length, parts.stop_criteria)
-        ids = [
-            _naming(i, len(prompts), self._encode, prompt, limits)
+        fitted = [
+            _naming(i, len(prompts), self._fit, prompt, parts.stop_criteria)
             for i, prompt in enumerate(prompts)
         ]
-        run = self._run(ids, limits, self._seeds(len(ids), seed, seeds), num_samples)
+        run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
         first = parts.bind(groups[0])
         transcript = Transcript(run)
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
 
-    def _encode(self, prompt: Any, limits: Limits) -> list[int]:
-        """The ids of a prompt, as many as fit."""
+    def _fit(self, prompt: Any, stop_criteria: Sequence[Any]) -> tuple[tuple[int, ...], int]:
+        """The ids of a prompt, as many as fit, and the most tokens that its row may reach."""
+        ids = self._encode(prompt)
+        limits = Limits(self.model.context_length, stop_criteria, len(ids))
+        make_room = self.context.overflow == "truncate_left"
+        longest = limits.longest_prompt(make_room=make_room)
+        ids = self.context.fit(ids, longest, limits, self.tokenizer)
+        return tuple(ids), limits.limit(len(ids))
+
+    def _encode(self, prompt: Any) -> list[int]:
+        """The ids of a prompt."""
         ids = [] if isinstance(prompt, list) and not prompt else as_ids(prompt)
         if ids is None:
             if self.tokenizer is None:
@@ -205,10 +219,7 @@ class Pipeline:
         if not ids:
             raise InputError("the prompt is empty: it has no token; give at least one")
         check_token_ids("prompt", ids, self.model.vocab_size)
-        make_room = self.context.overflow == "truncate_left"
-        return self.context.fit(
-            ids, limits.longest_prompt(make_room=make_room), limits, self.tokenizer
-        )
+        return ids
 
     def _seeds(self, count: int, seed: int | None, seeds: Any) -> list[int]:
         if seeds is None:
@@ -223,15 +234,15 @@ class Pipeline:
         return [_check_seed(seed) for seed in seeds]
 
     def _run(
-        self, prompts: list[list[int]], limits: Limits, seeds: list[int], num_samples: int
+        self, fitted: list[tuple[tuple[int, ...], int]], seeds: list[int], num_samples: int
     ) -> Run:
         samples = range(num_samples)
         return Run(
-            prompts=tuple(tuple(ids) for ids in prompts for _ in samples),
-            limits=tuple(limits.limit(len(ids)) for ids in prompts for _ in samples),
+            prompts=tuple(ids for ids, _ in fitted for _ in samples),
+            limits=tuple(limit for _, limit in fitted for _ in samples),
             seeds=tuple(seed for seed in seeds for _ in samples),
-            samples=tuple(samples) * len(prompts),
-            rows=tuple(range(len(prompts) * num_samples)),
+            samples=tuple(samples) * len(fitted),
+            rows=tuple(range(len(fitted) * num_samples)),
             tokenizer=self.tokenizer,
             vocab_size=self.model.vocab_size,
             eos_token_ids=frozenset(self.model.eos_token_ids),
@@ -326,7 +337,7 @@ def _check_seed(seed: Any) -> int:
     return seed
 
 
-def _naming(i: int, count: int, encode: Callable[..., list[int]], *arguments: Any) -> list[int]:
+def _naming(i: int, count: int, encode: Callable[..., T], *arguments: Any) -> T:
     """Call `encode`; of several prompts an error says which one it is about."""
     try:
         return encode(*arguments)

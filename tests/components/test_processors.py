@@ -147,6 +147,13 @@ def test_wrong_options_are_named(make, message: str) -> None:
         make()
 
 
+def test_options_are_named() -> None:
+    with pytest.raises(TypeError, match=r"TopK\(name=value"):
+        TopK(5)
+    with pytest.raises(OptionError, match="there is no such option"):
+        TopK(k=5, self=1)
+
+
 def test_a_number_in_quotes_is_a_number() -> None:
     assert Temperature(temperature="0.7").temperature == 0.7
 

@@ -64,4 +64,5 @@ def _place(where: str, options: Mapping[str, Any], models: Mapping[str, ModelSou
         raise ModelLoadError(f"there is no file or folder {where!r}. {ACCEPTED}")
     if _HUB_ID.fullmatch(where):
         return Place("hub", where, options)
-    raise UnknownNameError("model", where, models, hint=ACCEPTED)
+    hint = ACCEPTED if models else f"{ACCEPTED}. Registered names need a kit: Kit().load(...)"
+    raise UnknownNameError("model", where, models, hint=hint)

@@ -17,16 +17,6 @@ from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import ContextLengthError, InputError, OptionError, OptionProblem, nearest
 
-KINDS = (
-    "backend",
-    "context",
-    "cache_manager",
-    "decoder",
-    "logits_processor",
-    "sampler",
-    "stop_criterion",
-)
-
 
 class Component(BaseModel):
     """A part: its options and how it is made ready for a run.
@@ -40,12 +30,14 @@ class Component(BaseModel):
     kind: ClassVar[str]
     type: str
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, *unnamed: Any, **options: Any) -> None:
         """Check the options.
 
         Raises:
             OptionError: an option is unknown, missing, of the wrong type or out of range.
         """
+        if unnamed:
+            raise TypeError(f"options are named: {type(self).__name__}(name=value, ...)")
         mistaken = self._numbers_given_as_bool(options)
         if mistaken:
             raise OptionError(self.type_name(), mistaken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -146,9 +146,6 @@ class Decoder(Protocol):
         state: GenerationState,
     ) -> Steps:
         """Generate until every row has finished."""
-
-
-PlainProcessor = Callable[[GenerationState, torch.Tensor], torch.Tensor]
 
 
 def name_of(part: Any) -> str:

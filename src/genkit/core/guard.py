@@ -43,7 +43,7 @@ class GuardedProcessor(_Guard):
     part: LogitsProcessor
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        version = logits._version
+        version = _version(logits)
         try:
             out = self.part(state, logits)
         except RunError:
@@ -54,7 +54,7 @@ class GuardedProcessor(_Guard):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
         if out.shape != logits.shape or out.dtype != logits.dtype or out.device != logits.device:
             raise self._broken(state, f"returned {_kind(out)}, but was given {_kind(logits)}")
-        if logits._version != version:
+        if _version(logits) != version:
             raise self._broken(state, "wrote into the logits it was given; return new ones")
         return out
 
@@ -65,7 +65,7 @@ class GuardedSampler(_Guard):
     part: Sampler
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        version = logits._version
+        version = _version(logits)
         try:
             out = self.part(state, logits)
         except RunError:
@@ -76,7 +76,7 @@ class GuardedSampler(_Guard):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
         if out.shape != logits.shape[:1] or out.dtype != torch.int64:
             raise self._broken(state, f"returned {_kind(out)}, not int64 [{len(logits)}]")
-        if logits._version != version:
+        if _version(logits) != version:
             raise self._broken(state, "wrote into the logits it was given")
         return out
 
@@ -136,6 +136,11 @@ class GuardedModel(_Guard):
                 f"[{len(input_ids)}, {self.vocab_size}]"
             )
         return logits if logits.dtype in _WIDE else logits.float()
+
+
+def _version(logits: torch.Tensor) -> int:
+    """How often the tensor was written to; tensors of inference mode do not count it."""
+    return 0 if logits.is_inference() else logits._version
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -10,7 +10,7 @@ from genkit.errors import InputError, PartError, UnsupportedError
 
 
 class Limits:
-    """The bounds of rows: the model's context length and what the stop criteria say.
+    """The bounds of a row: the model's context length and what the stop criteria say.
 
     A bound that grows with the prompt limits the answer; any other limits prompt and answer
     together.
@@ -18,18 +18,21 @@ class Limits:
     Args:
         context_length: of the model; None if it has none.
         stop_criteria: those with a method ``bound(num_prompt_tokens)`` count.
+        num_prompt_tokens: the length of the row's prompt, before anything is cut from it.
 
     Raises:
         UnsupportedError: nothing bounds the run.
     """
 
-    def __init__(self, context_length: int | None, stop_criteria: Sequence[Any]) -> None:
-        bounds = list(_bounds(stop_criteria))
-        self.answers = [most - 1 for most, grows in bounds if grows]
+    def __init__(
+        self, context_length: int | None, stop_criteria: Sequence[Any], num_prompt_tokens: int
+    ) -> None:
+        bounds = list(_bounds(stop_criteria, num_prompt_tokens))
+        self.answers = [most - num_prompt_tokens for most, grows in bounds if grows]
         self.totals = [most for most, grows in bounds if not grows]
         if context_length is not None:
             self.totals.append(context_length)
-        if not self.answers and not self.totals:
+        if not bounds and context_length is None:
             raise UnsupportedError(
                 "nothing bounds this run: the model states no context length and no stop "
                 "criterion limits the tokens; add `{type: max_new_tokens, limit: ...}`"
@@ -45,7 +48,7 @@ class Limits:
         return ", ".join(words)
 
     def limit(self, num_prompt_tokens: int) -> int:
-        """The most tokens that the row of such a prompt may reach, prompt included."""
+        """The most tokens that the row may reach with a prompt of this length, prompt included."""
         return min([*self.totals, *(num_prompt_tokens + answer for answer in self.answers)])
 
     def longest_prompt(self, *, make_room: bool) -> int | None:
@@ -69,13 +72,16 @@ class Limits:
         return most - room
 
 
-def _bounds(stop_criteria: Sequence[Any]) -> Iterator[tuple[int, bool]]:
-    """The bound of each criterion for a prompt of one token, and whether it grows with it."""
+def _bounds(stop_criteria: Sequence[Any], n: int) -> Iterator[tuple[int, bool]]:
+    """The bound of each criterion for a prompt of `n` tokens, and whether it grows with it."""
     for criterion in stop_criteria:
         bound = getattr(criterion, "bound", None)
+        if bound is None:
+            continue
         try:
-            if bound is not None and (most := bound(1)) is not None:
-                yield int(most), bound(2) > most
+            most, next_most = bound(n), bound(n + 1)
+            if most is not None:
+                yield int(most), next_most > most
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise PartError(f"{name_of(criterion)} raised {what} in `bound`") from error

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from genkit.text.tokenizer import Tokenizer
 
 _REPLACEMENT = "\ufffd"
-# A character has at most four bytes, so at most three replacement characters stand for one that is
-# not complete yet; what stands before them is certain.
+# A character has at most four bytes, so at most three ids have begun one that is not complete yet.
 _LONGEST_INCOMPLETE = 3
 
 
@@ -38,8 +37,8 @@ class Detokenizer:
         if token_id in self._hidden:
             return ""
         self._window.append(token_id)
-        text = self._decode()
-        certain = text[: len(text) - _num_incomplete(text)]
+        text = self._decode(len(self._window))
+        certain = text if not text.endswith(_REPLACEMENT) else self._certain(text)
         piece, self._given = certain[len(self._given) :], certain
         if piece and certain == text:
             self._slide()
@@ -47,7 +46,7 @@ class Detokenizer:
 
     def flush(self) -> str:
         """The rest, at the end of the text: bytes that began a character and did not finish it."""
-        text = self._decode()
+        text = self._decode(len(self._window))
         piece, self._given = text[len(self._given) :], text
         return piece
 
@@ -59,13 +58,30 @@ class Detokenizer:
         other._given = self._given
         return other
 
-    def _decode(self) -> str:
-        text = self._tokenizer.decode(self._window)
+    def _certain(self, text: str) -> str:
+        """What of a text that ends in U+FFFD no further id can change.
+
+        The last ids may have begun a character, at most three of them; what came before them is
+        certain if it ends well. Otherwise the bytes are no text, and only the end of it can change.
+        """
+        known = max(self._given, text.rstrip(_REPLACEMENT), key=len)
+        for count in range(1, _LONGEST_INCOMPLETE + 1):
+            size = len(self._window) - count
+            if size < self._num_given:
+                return known
+            shorter = self._decode(size)
+            if not shorter.endswith(_REPLACEMENT):
+                return max(known, shorter, key=len)
+        return max(known, text[:-_LONGEST_INCOMPLETE], key=len)
+
+    def _decode(self, size: int) -> str:
+        """The text of the first `size` ids of the window."""
+        text = self._tokenizer.decode(self._window[:size])
         if text.startswith(self._given):
             return text
         # A tokenizer with byte tokens may spoil a character that was complete when bytes that are
         # no UTF-8 follow it. What has been given out stands; the rest is decoded by itself.
-        return self._given + self._tokenizer.decode(self._window[self._num_given :])
+        return self._given + self._tokenizer.decode(self._window[self._num_given : size])
 
     def _slide(self) -> None:
         """Keep of the window only the ids whose text was given out last.
@@ -79,10 +95,6 @@ class Detokenizer:
                 self._window, self._given = self._window[start:], text
                 break
         self._num_given = len(self._window)
-
-
-def _num_incomplete(text: str) -> int:
-    return min(len(text) - len(text.rstrip(_REPLACEMENT)), _LONGEST_INCOMPLETE)
 
 
 def detokenize(
