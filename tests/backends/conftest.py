@@ -276,6 +276,7 @@ def greedy(
 def lab() -> SimpleNamespace:
     """The functions above, for tests."""
     return SimpleNamespace(
+        ATTENTION=ATTENTION,
         build=build,
         shared=shared,
         prompt=prompt,

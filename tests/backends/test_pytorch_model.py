@@ -59,7 +59,14 @@ def generated_by_transformers(model: Any, ids: list[int], steps: int) -> list[in
 def test_the_model_keeps_the_contract(attention: Any) -> None:
     assert isinstance(attention, Model)
     assert attention.vocab_size == 97
-    assert attention.supports == {"crop", "reorder", "block", "ragged"}
+    assert attention.supports - {"positions"} == {
+        "crop", "reorder", "block", "ragged", "layers", "static"
+    }  # fmt: skip
+
+
+def test_only_models_without_windows_and_alibi_do_without_some_keys(lab: Any) -> None:
+    without = {n for n in lab.ATTENTION if "positions" not in lab.shared(n).supports}
+    assert without == {"mistral", "gemma2", "gemma3", "bloom", "falcon_alibi"}
 
 
 def test_greedy_tokens_are_those_of_transformers(attention: Any, lab: Any) -> None:
@@ -187,6 +194,75 @@ def test_reorder_moves_rows_with_their_past(attention: Any, lab: Any) -> None:
         assert (given[i] - expected).abs().max() < TOLERANCE
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_layers_read_and_put_back_change_nothing(attention: Any, explicit: bool, lab: Any) -> None:
+    state = lab.state_of(attention, [lab.prompt(9), lab.prompt(4)])
+    old = attention.new_cache(state)
+    attention(state.token_ids, old)
+    new = attention.new_cache(state)
+    new.advance(old.length)
+    columns = torch.arange(old.length).expand(2, -1)
+    columns = torch.where(columns < state.starts[:, None], -1, columns) if explicit else None
+    if explicit and "positions" not in attention.supports:
+        with pytest.raises(UnsupportedError, match="positions"):
+            new.replace(0, *old.layers[0], columns)
+        return
+    for i, (keys, values) in enumerate(old.layers):
+        new.replace(i, keys, values, columns)
+    new.crop(7)
+    old.crop(7)
+    for _ in range(3):
+        given, wanted = (attention(state.since(c.length), c) for c in (new, old))
+        assert (given - wanted).abs().max() < TOLERANCE
+        state.append(wanted.argmax(-1))
+        for cache in (new, old):
+            cache.reorder([1, 0])
+        state.reorder([1, 0])
+
+
+def test_layers_with_different_columns_are_refused(lab: Any) -> None:
+    model = lab.shared("llama")
+    state = lab.state_of(model, [lab.prompt(5)])
+    cache = model.new_cache(state)
+    model(state.token_ids[:, :4], cache)
+    keys, values = cache.layers[0]
+    cache.replace(0, keys[:, :, 1:], values[:, :, 1:], torch.tensor([[1, 2, 3]]))
+    with pytest.raises(UnsupportedError, match="different columns"):
+        model(state.since(4), cache)
+
+
+def test_a_left_out_column_is_as_if_it_were_masked(lab: Any) -> None:
+    model = lab.shared("llama")
+    state = lab.state_of(model, [lab.prompt(6)])
+    cache = model.new_cache(state)
+    model(state.token_ids[:, :5], cache)
+    for i, (keys, values) in enumerate(cache.layers):
+        kept = torch.tensor([0, 3, 4])
+        cache.replace(i, keys[:, :, kept], values[:, :, kept], kept[None])
+    given = model(state.since(5), cache)
+    mask = torch.ones(6, 6).tril().bool()
+    mask[5, 1:3] = False
+    with torch.no_grad():
+        wanted = model.module(
+            state.token_ids,
+            attention_mask=torch.zeros(1, 1, 6, 6).masked_fill(~mask, -1e9),
+        ).logits[:, -1]
+    assert (given - wanted).abs().max() < TOLERANCE
+
+
+def test_static_memory_is_taken_once(attention: Any, lab: Any) -> None:
+    state = lab.state_of(attention, [lab.prompt(6), lab.prompt(3)], room=90)
+    cache = attention.new_static_cache(state)
+    plain = attention.new_cache(state)
+    held = set()
+    for _ in range(80):
+        given, wanted = (attention(state.since(c.length), c) for c in (cache, plain))
+        assert torch.equal(given.argmax(-1), wanted.argmax(-1))
+        held.add((cache.num_bytes, *(keys.data_ptr() for keys, _ in cache.layers)))
+        state.append(wanted.argmax(-1))
+    assert len(held) == 1
+
+
 def test_a_batch_without_padding_left_is_fed_without_a_mask(lab: Any) -> None:
     model = lab.shared("llama")
     state = lab.state_of(model, [lab.prompt(9), lab.prompt(4)])
@@ -249,7 +325,7 @@ def test_models_that_cannot_pad_run_alone_up_to_the_end_of_their_context(
     name: str, context: int, lab: Any
 ) -> None:
     model = lab.shared(name)
-    assert model.supports == {"crop", "reorder", "block"}
+    assert model.supports == {"crop", "reorder", "block", "layers", "static"}
     assert model.context_length == context
     ids = lab.prompt(context)
     given = lab.logits_along(model, [ids[:10]], torch.tensor([ids[10:]]))

@@ -9,7 +9,12 @@ from typing import Any
 
 import torch
 
-from genkit.backends.transformers_compat import Signature, counting_from_ids, shared_layers
+from genkit.backends.transformers_compat import (
+    Signature,
+    counting_from_ids,
+    has_windows,
+    shared_layers,
+)
 from genkit.errors import ModelLoadError
 
 logger = logging.getLogger(__name__)
@@ -224,9 +229,13 @@ def supports(module: Any, config: Any, layers: list[bool] | None) -> frozenset[s
     """What the model can do beyond one token after another; nothing for a recurrent one."""
     if layers is None:
         return frozenset()
-    capabilities = {"crop", "reorder", "block"}
+    capabilities = {"crop", "reorder", "block", "layers", "static"}
     signature = Signature(module)
     knows_positions = signature.positions or config.model_type in _ALIBI_TYPES
     if signature.mask and knows_positions and not counts_columns(module):
         capabilities.add("ragged")
+        # Windows and alibi measure distances in keys, so that all of them must be there.
+        alibi = config.model_type in _ALIBI_TYPES or getattr(config, "alibi", False)
+        if not alibi and not has_windows(module.config):
+            capabilities.add("positions")
     return frozenset(capabilities)

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from genkit.backends.transformers_compat import Memory
+from genkit.core.contracts import Layer
 from genkit.errors import UnsupportedError
 
 
 class PyTorchCache:
-    """What a model has seen of `state.token_ids`; see `genkit.core.contracts.Cache`.
+    """What a model has seen of `state.token_ids`; see `genkit.core.contracts.LayeredCache`.
 
     The model works on it through methods only, so that a manager may wrap it and override
     `advance`. The memory may therefore hold more than `length` columns: what an ignored `advance`
@@ -33,6 +34,7 @@ class PyTorchCache:
         self.device = device
         self._memory = memory
         self._held: int | None = 0  # columns in the memory; None while nobody knows
+        self._columns: dict[int, torch.Tensor] = {}  # of layers where slot j is not column j
         self._counted = torch.empty((1, 0), dtype=torch.int64, device=device)  # 0, 1, 2, ...
         self._set_starts(list(starts))
 
@@ -56,9 +58,43 @@ class PyTorchCache:
         """Keep the rows `indices`, in this order; a row may be taken twice."""
         if self.length:
             self._memory.reorder(indices)
+            index = torch.tensor(indices, device=self.device)
+            self._columns = {i: columns[index] for i, columns in self._columns.items()}
         else:
             self._restore(0)
         self._set_starts([self._host_starts[i] for i in indices])
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Keys and values of each layer that holds some."""
+        if self._held != self.length:
+            self._restore(self.length)
+        return self._memory.layers()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory held for keys and values, room for later columns included."""
+        return self._memory.num_bytes()
+
+    def replace(
+        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor | None = None
+    ) -> None:
+        """Put other keys and values into layer `i`; see `LayeredCache.replace`.
+
+        Raises:
+            UnsupportedError: columns are left out, and the model needs all of them.
+        """
+        if columns is not None and "positions" not in self.supports:
+            raise UnsupportedError(
+                "this model finds distances by counting keys, so that none may be left out "
+                "(it does not support `positions`)"
+            )
+        self._memory.put(i, keys, values)
+        if columns is None:
+            self._columns.pop(i, None)
+        else:
+            self._columns[i] = columns.to(self.device)
+        self._held = self.length
 
     @property
     def longest(self) -> int:
@@ -75,10 +111,20 @@ class PyTorchCache:
         self._held = None
         return self._memory.past
 
+    @property
+    def needs_mask(self) -> bool:
+        """Whether some slots hold no token, or not the one that their place says."""
+        return self.padded or bool(self._columns)
+
     def close(self, n: int, output: Any) -> None:
         """A forward of `n` columns has succeeded and returned `output`."""
         self._memory.keep(output)
         self._held = self.length + n
+        slots = self._slots()
+        if slots is not None:
+            new = torch.arange(self.length, self._held, device=self.device)
+            grown = torch.cat((slots, new.expand(len(slots), -1)), 1)
+            self._columns = dict.fromkeys(self._columns, grown)
 
     def positions(self, n: int) -> torch.Tensor:
         """Positions of the next `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded."""
@@ -89,22 +135,60 @@ class PyTorchCache:
         return (columns - self.starts[:, None]).clamp(min=0) if self.padded else columns
 
     def mask(self, n: int) -> torch.Tensor | None:
-        """Which columns are real, int64 `[batch, length + n]`; None if all of them are."""
-        if not self.padded:
+        """Which slots hold a token, the next `n` included, int64 `[batch, slots + n]`."""
+        if not self.needs_mask:
             return None
-        columns = torch.arange(self.length + n, device=self.device)
+        held = self._slots()
+        if held is None:
+            columns = torch.arange(self.length + n, device=self.device)
+        else:
+            new = torch.arange(self.length, self.length + n, device=self.device)
+            columns = torch.cat((held, new.expand(len(held), -1)), 1)
         return (columns >= self.starts[:, None]).long()
+
+    def _slots(self) -> torch.Tensor | None:
+        """The column of each slot, int64 `[batch, slots]`; None: slot j is column j.
+
+        One mask serves all layers of a transformers model, so they must agree.
+        """
+        if not self._columns:
+            return None
+        first, *others = self._columns.values()
+        if len(self._columns) < self._memory.num_layers() or any(
+            columns is not first and not torch.equal(columns, first) for columns in others
+        ):
+            raise UnsupportedError(
+                "the layers of this cache hold different columns; a model of transformers has one "
+                "mask for all of them"
+            )
+        return first
+
+    def _cut_slots(self, length: int) -> int:
+        """Cut `_columns` to those before `length`; how many slots are left."""
+        slots = self._slots()
+        if slots is None:
+            return length
+        beyond = (slots >= length).sum(1).tolist()
+        if len(set(beyond)) > 1:
+            raise UnsupportedError(
+                f"cannot crop to {length} columns: rows hold different ones, and more would be cut "
+                "from some than from others"
+            )
+        kept = slots[:, : slots.shape[1] - beyond[0]]
+        self._columns = dict.fromkeys(self._columns, kept)
+        return kept.shape[1]
 
     def _restore(self, length: int) -> None:
         if length == 0:
             self._memory.clear()
+            self._columns = {}
         elif self._held is None and "crop" not in self.supports:
             raise UnsupportedError(
                 "a forward of a recurrent model has failed and left its state spoilt; start again "
                 "with an empty cache"
             )
         else:
-            self._memory.crop(length)
+            self._memory.crop(self._cut_slots(length))
         self._held = length
 
     def _set_starts(self, starts: list[int]) -> None:

@@ -74,8 +74,11 @@ class PyTorchModel:
 
     def new_cache(self, state: GenerationState) -> PyTorchCache:
         """An empty cache for the rows of `state`."""
-        starts: list[int] = state.starts.tolist()
-        return PyTorchCache(starts, self.supports, self._memory(state.max_length), self.device)
+        return self._cache(state, static=False)
+
+    def new_static_cache(self, state: GenerationState) -> PyTorchCache:
+        """An empty cache whose memory is taken at once, with the first forward."""
+        return self._cache(state, static=True)
 
     def describe(self) -> dict[str, Any]:
         """What `genkit doctor` shows: plain values only."""
@@ -125,14 +128,18 @@ class PyTorchModel:
         # Some architectures would count from 0 again, whatever the cache holds.
         if signature.positions:
             arguments["position_ids"] = cache.positions(n)
-        if cache.padded and signature.mask:
+        if cache.needs_mask and signature.mask:
             arguments["attention_mask"] = cache.mask(n)
         return arguments
 
-    def _memory(self, max_length: int) -> Memory:
+    def _cache(self, state: GenerationState, *, static: bool) -> PyTorchCache:
+        starts: list[int] = state.starts.tolist()
+        memory: Memory
         if self.facts.shared_layers is None:
-            return RecurrentMemory(self._cache_name)
-        return AttentionMemory(self.facts.shared_layers, max_length)
+            memory = RecurrentMemory(self._cache_name)
+        else:
+            memory = AttentionMemory(self.facts.shared_layers, state.max_length, static)
+        return PyTorchCache(starts, self.supports, memory, self.device)
 
     def _check_recurrent(self, cache: Any, num_columns: int) -> None:
         """A block on top of a state would be wrong without any error."""

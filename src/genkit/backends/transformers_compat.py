@@ -17,6 +17,7 @@ import transformers
 from transformers import cache_utils
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from genkit.core.contracts import Layer
 from genkit.errors import UnsupportedError
 
 CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params", "state")
@@ -77,6 +78,18 @@ class Memory(Protocol):
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep these rows, in this order."""
 
+    def num_layers(self) -> int:
+        """How many layers hold keys of their own."""
+
+    def layers(self) -> list[Layer]:
+        """Keys and values of these layers, once there are some."""
+
+    def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Hold these in layer `i` instead."""
+
+    def num_bytes(self) -> int:
+        """Memory held."""
+
 
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer, written into room that doubles.
@@ -87,11 +100,13 @@ class GrowingLayer(DynamicLayer):
 
     Args:
         max_length: the most columns that there will be; room never grows beyond it.
+        static: take all of that room at once.
     """
 
-    def __init__(self, max_length: int) -> None:
+    def __init__(self, max_length: int, static: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.max_length = max_length
+        self.static = static
         self.rooms: list[torch.Tensor] = []
 
     def update(
@@ -109,7 +124,8 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
     def _grow(self, held: int, length: int, *states: torch.Tensor) -> None:
-        room = max(length, min(max(2 * length, 64), self.max_length))
+        wanted = self.max_length if self.static else max(2 * length, 64)
+        room = max(length, min(wanted, self.max_length))
         grown = [new.new_empty((*new.shape[:2], room, new.shape[-1])) for new in states]
         if held:
             for new, old in zip(grown, self.rooms, strict=True):
@@ -119,10 +135,25 @@ class GrowingLayer(DynamicLayer):
             self.dtype, self.device = states[0].dtype, states[0].device
             self.is_initialized = True
 
+    def held(self) -> Layer:
+        """Keys and values, once there are some."""
+        assert self.keys is not None and self.values is not None
+        return self.keys, self.values
+
     def cut(self, length: int) -> None:
         """Keep the first `length` columns, if there are more."""
         if self.get_seq_length() > length:
             self.keys, self.values = (room[:, :, :length] for room in self.rooms)
+
+    def put(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Hold these instead; the room stays if they fit into it."""
+        batch, _, length, _ = keys.shape
+        if not self.rooms or self.rooms[0].shape[0] != batch or self.rooms[0].shape[-2] < length:
+            self.rooms = []
+            self._grow(0, length, keys, values)
+        for room, new in zip(self.rooms, (keys, values), strict=True):
+            room[:, :, :length] = new
+        self.keys, self.values = (room[:, :, :length] for room in self.rooms)
 
     def take(self, index: torch.Tensor) -> None:
         """Keep the rows `index`."""
@@ -138,17 +169,20 @@ class AttentionMemory:
     Args:
         shared: for each layer, whether it reads the keys of another one and holds none.
         max_length: the most columns that there will be.
+        static: whether memory for all of them is taken at once.
     """
 
-    def __init__(self, shared: Sequence[bool], max_length: int) -> None:
+    def __init__(self, shared: Sequence[bool], max_length: int, static: bool = False) -> None:
         self.shared = shared
         self.max_length = max_length
+        self.static = static
         self.clear()
 
     def clear(self) -> None:
         """Hold nothing."""
         layers: list[Any] = [
-            _Shared() if shared else GrowingLayer(self.max_length) for shared in self.shared
+            _Shared() if shared else GrowingLayer(self.max_length, self.static)
+            for shared in self.shared
         ]
         self.past = Cache(layers=layers)
 
@@ -157,19 +191,35 @@ class AttentionMemory:
 
     def crop(self, length: int) -> None:
         """Hold the first `length` columns; layers that a failed forward left unequal too."""
-        for layer in self._layers():
+        for layer in self._own():
             layer.cut(length)
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep these rows, in this order."""
-        layers = [layer for layer in self._layers() if layer.is_initialized]
+        layers = [layer for layer in self._own() if layer.is_initialized]
         if layers:
             index = torch.tensor(indices, device=layers[0].device)
             for layer in layers:
                 layer.take(index.to(layer.device))
 
-    def _layers(self) -> Iterator[GrowingLayer]:
-        return (layer for layer in self.past.layers if isinstance(layer, GrowingLayer))
+    def num_layers(self) -> int:
+        """How many layers hold keys of their own."""
+        return len(self._own())
+
+    def layers(self) -> list[Layer]:
+        """Keys and values of these layers, once there are some."""
+        return [layer.held() for layer in self._own() if layer.is_initialized]
+
+    def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Hold these in layer `i` instead."""
+        self._own()[i].put(keys, values)
+
+    def num_bytes(self) -> int:
+        """Memory held."""
+        return sum(room.nbytes for layer in self._own() for room in layer.rooms)
+
+    def _own(self) -> list[GrowingLayer]:
+        return [layer for layer in self.past.layers if isinstance(layer, GrowingLayer)]
 
 
 class RecurrentMemory:
@@ -202,6 +252,36 @@ class RecurrentMemory:
         """Refused: nothing is known about the shape of the state."""
         raise UnsupportedError("the state of a recurrent model is not reordered; run row after row")
 
+    def num_layers(self) -> int:
+        """None holds keys of every column."""
+        return 0
+
+    def layers(self) -> list[Layer]:
+        """Refused: nothing is known about the shape of the state."""
+        raise UnsupportedError("a recurrent model keeps a state, not keys and values of columns")
+
+    def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Refused, for the same reason."""
+        self.layers()
+
+    def num_bytes(self) -> int:
+        """Memory held in tensors that can be found in the state."""
+        return sum(t.nbytes for t in _tensors(self.past))
+
+
+def _tensors(state: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a state that a model made, whatever it is made of."""
+    if isinstance(state, torch.Tensor):
+        yield state
+    elif isinstance(state, dict):
+        for value in state.values():
+            yield from _tensors(value)
+    elif isinstance(state, list | tuple):
+        for value in state:
+            yield from _tensors(value)
+    elif hasattr(state, "__dict__"):
+        yield from _tensors(vars(state))
+
 
 def shared_layers(config: Any) -> list[bool] | None:
     """For each layer, whether it holds no keys of its own; None if a layer is no plain attention.
@@ -218,6 +298,12 @@ def shared_layers(config: Any) -> list[bool] | None:
     if not layers or any(type(layer) not in plain for layer in layers):
         return None
     return [isinstance(layer, _Shared) for layer in layers]
+
+
+def has_windows(config: Any) -> bool:
+    """Whether a layer of a model without a recurrent state sees the last tokens only."""
+    layers = DynamicCache(config=config).layers
+    return any(isinstance(layer, DynamicSlidingWindowLayer) for layer in layers)
 
 
 @contextlib.contextmanager

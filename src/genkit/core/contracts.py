@@ -17,7 +17,11 @@ CAPABILITIES = {
     "block": "more than one token can be fed after a past",
     "ragged": "rows of different lengths can be decoded together",
     "positions": "a cache may hold fewer keys than there are positions",
+    "static": "a cache can be allocated once, for the whole run",
 }
+
+Layer = tuple[torch.Tensor, torch.Tensor]
+"""Keys `[batch, heads, slots, key_dim]` and values `[batch, heads, slots, value_dim]`."""
 
 
 class Cache(Protocol):
@@ -31,9 +35,17 @@ class Cache(Protocol):
     What lies beyond `length` is garbage: after a failed call, ``crop(length)`` restores the cache.
     """
 
-    length: int
-    starts: torch.Tensor
-    supports: frozenset[str]
+    @property
+    def length(self) -> int:
+        """Columns consumed."""
+
+    @property
+    def starts(self) -> torch.Tensor:
+        """First real columns."""
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Capabilities."""
 
     def advance(self, n: int) -> None:
         """`n` more columns have been consumed. The one seam between steps; managers override it."""
@@ -43,6 +55,51 @@ class Cache(Protocol):
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`, in this order; a row may be taken twice."""
+
+
+class LayeredCache(Cache, Protocol):
+    """A cache whose keys and values can be read and replaced; the capability `layers`.
+
+    What a manager needs that works on any backend: it wraps such a cache and changes what is in it.
+    Models touch a cache through its methods only, so that a wrapper may override any of them.
+
+    Between two forwards the layers hold what `length` columns left behind, one slot a column unless
+    something else was put there with `replace`.
+    """
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Keys and values of each layer that holds some: views, good until the next call.
+
+        Slots are right-aligned: the last one stands for the last column, and those of a row's
+        padding hold garbage. Slots and heads may differ between layers, and key from value width.
+        """
+
+    def replace(
+        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor | None = None
+    ) -> None:
+        """Put other keys and values into layer `i` of `layers`; they are copied.
+
+        What is put there stands for the `length` columns that the cache has: call `advance` first.
+
+        Args:
+            i: index into `layers`; in an empty cache, of the layers that there will be.
+            keys, values: in the shape of the layer, with as many slots as are wanted.
+            columns: which column each slot stands for, int64 `[batch, slots]`, rising along the
+                slots, -1 at the left for none. None: slot j is column j. To leave a column out that
+                is real takes the capability `positions`.
+        """
+
+    def open(self) -> Any:
+        """A forward begins; what it returns is between the cache and its backend.
+
+        The model calls it before each forward. A cache that keeps its content in another form
+        between steps puts it back here.
+        """
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory held for keys and values, room for later columns included."""
 
 
 @runtime_checkable
@@ -56,8 +113,15 @@ class Model(Protocol):
         device: where `input_ids` are expected and logits are given.
         supports: which of `CAPABILITIES` the model has.
 
-    A model may also have ``last(input_ids, cache, n) -> logits [batch, n, vocab]``, the logits of
-    the last `n` positions fed, which scoring and speculation need, and a `tokenizer`.
+    A model may also have
+
+    - ``last(input_ids, cache, n) -> logits [batch, n, vocab]``, the logits of the last `n` columns
+      fed, which scoring and speculation need,
+    - ``new_static_cache(state)``, as `new_cache`, but all memory of the run is taken at once
+      (capability `static`),
+    - ``fingerprint() -> str``, equal only for models with the same weights in the same precision;
+      what is kept on disk is kept under it,
+    - a `tokenizer`.
     """
 
     vocab_size: int
@@ -72,8 +136,8 @@ class Model(Protocol):
         Args:
             input_ids: int64 `[batch, n]`, the columns `cache.length ... cache.length + n - 1`.
             cache: read and extended. Positions and mask come from `cache.starts` and
-                `cache.length`; `cache.advance` is called after each successful piece of the
-                forward pass, never before.
+                `cache.length`; each piece of the forward pass begins with `cache.open` (see
+                `LayeredCache`) and, if it succeeds, ends with `cache.advance`, never before.
 
         Returns:
             float `[batch, vocab_size]`, float32 at least.

@@ -116,6 +116,13 @@ class GuardedStopCriterion(_Guard):
         return out
 
 
+def unguarded(part: Any) -> Any:
+    """The part itself, behind whatever guards it: what identifies it from run to run."""
+    while isinstance(part, _Guard):
+        part = part.part
+    return part
+
+
 _WIDE = (torch.float32, torch.float64)
 
 

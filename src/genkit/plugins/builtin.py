@@ -35,6 +35,7 @@ def genkit_register_cache_managers() -> list[Lazy]:
     return [
         lazy("none", f"{_CACHES}:NoCache", "No memory: every step computes the whole text anew."),
         lazy("dynamic", f"{_CACHES}:Dynamic", "The model's own cache, which grows as it is used."),
+        lazy("static", f"{_CACHES}:Static", "The model's own cache, allocated once."),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 
-from genkit.core.contracts import CAPABILITIES, Cache
+from genkit.core.contracts import CAPABILITIES, Layer
 from genkit.core.state import GenerationState
 from genkit.text.tokenizer import Tokenizer
 
@@ -70,6 +70,10 @@ class ScriptedModel:
         """A cache that knows which rows it serves and where their answers begin."""
         return ScriptedCache(state, self.supports)
 
+    def new_static_cache(self, state: GenerationState) -> ScriptedCache:
+        """The same: there is nothing to take memory for."""
+        return self.new_cache(state)
+
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         """The logits of the step that follows the columns fed, `[batch, vocab]`."""
         return self.last(input_ids, cache, 1)[:, 0]
@@ -77,6 +81,7 @@ class ScriptedModel:
     def last(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
         """The logits after each of the last `n` columns fed, `[batch, n, vocab]`."""
         self.fed.append(input_ids.clone())
+        cache.open()
         end = cache.length + input_ids.shape[1] - cache.prompt_end
         steps = torch.arange(end - n + 1, end + 1).clamp(0, self.script.shape[-2] - 1)
         rows = cache.rows.to(self.device)
@@ -88,8 +93,11 @@ class ScriptedModel:
         return logits  # indexing has made a copy
 
 
-class ScriptedCache(Cache):
-    """Counts columns; there is nothing else to remember."""
+class ScriptedCache:
+    """Counts columns; there is nothing else to remember.
+
+    See `genkit.core.contracts.LayeredCache`.
+    """
 
     def __init__(self, state: GenerationState, supports: frozenset[str]) -> None:
         self.length = 0
@@ -97,6 +105,25 @@ class ScriptedCache(Cache):
         self.supports = supports
         self.rows = state.rows
         self.prompt_end = int(state.prompt_ends[0])
+
+    @property
+    def layers(self) -> list[Layer]:
+        """There are none."""
+        return []
+
+    @property
+    def num_bytes(self) -> int:
+        """Nothing is held."""
+        return 0
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def replace(
+        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor | None = None
+    ) -> None:
+        """There is no layer to put anything into."""
+        raise IndexError(f"there is no layer {i}")
 
     def advance(self, n: int) -> None:
         """Count."""

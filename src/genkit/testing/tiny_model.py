@@ -8,12 +8,10 @@ from typing import Any, Literal
 
 import torch
 
-from genkit.core.contracts import CAPABILITIES, Cache
+from genkit.core.contracts import CAPABILITIES, Layer
 from genkit.core.state import GenerationState
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.text.tokenizer import Tokenizer
-
-Layer = tuple[torch.Tensor, torch.Tensor]
 
 
 class TinyModel:
@@ -89,13 +87,17 @@ class TinyModel:
         """An empty cache."""
         return TinyCache(self.num_layers, state.starts, self.supports)
 
+    def new_static_cache(self, state: GenerationState) -> TinyCache:
+        """An empty cache with room for all columns of the run."""
+        return TinyCache(self.num_layers, state.starts, self.supports, room=state.max_length)
+
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         """The logits of the last position, `[batch, vocab]`."""
         return self.last(input_ids, cache, 1)[:, 0]
 
     def last(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
         """The logits of the last `n` positions fed, `[batch, n, vocab]`."""
-        cache.crop(cache.length)  # what an earlier call may have left beyond it
+        cache.open()
         count = input_ids.shape[1]
         columns = torch.arange(cache.length, cache.length + count, device=self.device)
         hidden = self.embedding[input_ids]
@@ -150,15 +152,32 @@ class TinyModel:
         return visible
 
 
-class TinyCache(Cache):
-    """Keys and values of each layer, and the column that each of their slots stands for."""
+class TinyCache:
+    """Keys and values of each layer, and the column that each of their slots stands for.
 
-    def __init__(self, num_layers: int, starts: torch.Tensor, supports: frozenset[str]) -> None:
+    See `genkit.core.contracts.LayeredCache`.
+
+    Args:
+        num_layers: how many layers there will be.
+        starts: first real column of each row.
+        supports: capabilities of the model.
+        room: slots for which memory is taken at once; None: as many as are needed, each time.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        starts: torch.Tensor,
+        supports: frozenset[str],
+        room: int | None = None,
+    ) -> None:
         self.length = 0
         self.starts = starts
         self.supports = supports
+        self._room = room
         self._layers: list[Layer | None] = [None] * num_layers
         self._columns: list[torch.Tensor | None] = [None] * num_layers
+        self._rooms: list[Layer | None] = [None] * num_layers
 
     def extend(
         self, i: int, key: torch.Tensor, value: torch.Tensor, columns: torch.Tensor
@@ -169,19 +188,35 @@ class TinyCache(Cache):
         if layer is not None and old is not None:
             key, value = torch.cat((layer[0], key), 2), torch.cat((layer[1], value), 2)
             new = torch.cat((old, new), 1)
+        key, value = self._stored(i, key, value)
         self._layers[i], self._columns[i] = (key, value), new
         return key, value, new
 
     @property
     def layers(self) -> list[Layer]:
         """``(keys [batch, heads, slots, dim], values)`` of each layer."""
+        self.open()
         return [layer for layer in self._layers if layer is not None]
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory held for keys and values."""
+        held = [layer if room is None else room
+                for layer, room in zip(self._layers, self._rooms, strict=True)]  # fmt: skip
+        return sum(tensor.nbytes for layer in held if layer is not None for tensor in layer)
+
     def replace(
-        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor
+        self, i: int, keys: torch.Tensor, values: torch.Tensor, columns: torch.Tensor | None = None
     ) -> None:
         """Put other keys and values into layer `i`; `columns` `[batch, slots]`, -1 for none."""
-        self._layers[i], self._columns[i] = (keys, values), columns
+        if columns is None:
+            columns = torch.arange(keys.shape[2], device=keys.device).expand(len(keys), -1)
+        self._layers[i] = self._stored(i, keys.clone(), values.clone())
+        self._columns[i] = columns
+
+    def open(self) -> None:
+        """Drop what an earlier call may have left beyond `length`."""
+        self.crop(self.length)
 
     def advance(self, n: int) -> None:
         """`n` more columns have been consumed."""
@@ -191,7 +226,7 @@ class TinyCache(Cache):
         """Forget every column from `length` on."""
         self.length = min(self.length, length)
         for i, (layer, columns) in enumerate(zip(self._layers, self._columns, strict=True)):
-            if layer is not None and columns is not None:
+            if layer is not None and columns is not None and columns.numel():
                 kept = columns.shape[1] - int((columns >= length).sum(1).max())
                 self._layers[i] = (layer[0][:, :, :kept], layer[1][:, :, :kept])
                 self._columns[i] = columns[:, :kept]
@@ -202,6 +237,19 @@ class TinyCache(Cache):
         self.starts = self.starts[index]
         self._layers = [layer and (layer[0][index], layer[1][index]) for layer in self._layers]
         self._columns = [None if held is None else held[index] for held in self._columns]
+        self._rooms = [None] * len(self._rooms)
+
+    def _stored(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> Layer:
+        """The same keys and values; with a `room`, in the memory that was taken for them."""
+        if self._room is None:
+            return keys, values
+        key_room, value_room = self._rooms[i] or (
+            new.new_empty((*new.shape[:2], self._room, new.shape[-1])) for new in (keys, values)
+        )
+        self._rooms[i] = key_room, value_room
+        slots = keys.shape[2]
+        key_room[:, :, :slots], value_room[:, :, :slots] = keys, values
+        return key_room[:, :, :slots], value_room[:, :, :slots]
 
 
 def _norm(hidden: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Cache managers: who hands out the memory of a run, and takes it back."""
+"""The cache manager `none`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,7 @@ from genkit.components.base import CacheManager
 from genkit.core.contracts import Cache, Model
 from genkit.core.state import GenerationState
 
-__all__ = ["Dynamic", "NoCache"]
-
-
-class Dynamic(CacheManager):
-    """A cache of the model's own that grows with the text and is dropped after the run."""
-
-    type: Literal["dynamic"] = "dynamic"
-
-    def acquire(self, model: Model, state: GenerationState) -> Cache:
-        """A new, empty cache."""
-        return model.new_cache(state)
+__all__ = ["NoCache"]
 
 
 class NoCache(CacheManager):
@@ -32,7 +22,7 @@ class NoCache(CacheManager):
 
     def supports(self, model: Model) -> frozenset[str]:
         """Nothing is kept, so everything can be cut and reordered; rows are the model's affair."""
-        return model.supports | {"crop", "reorder", "block"}
+        return (model.supports | {"crop", "reorder", "block"}) - {"layers", "positions", "static"}
 
     def acquire(self, model: Model, state: GenerationState) -> Cache:
         """A cache that forgets each step."""
@@ -40,9 +30,10 @@ class NoCache(CacheManager):
 
 
 class _Forgetful:
-    """A cache whose length stays 0: the model fills a new one of its own at each step."""
+    """A cache whose length is 0 between steps: the model fills a new one of its own at each step.
 
-    length = 0
+    A step may come in several pieces; it is over when all columns of the state have been fed.
+    """
 
     def __init__(self, model: Model, state: GenerationState, supports: frozenset[str]) -> None:
         self.supports = supports
@@ -51,13 +42,21 @@ class _Forgetful:
         self._inner: Cache | None = None
 
     def __getattr__(self, attribute: str) -> Any:
-        if self._inner is None:
-            self._inner = self._model.new_cache(self._state)
-        return getattr(self._inner, attribute)
+        if attribute.startswith("__"):  # while copying: there is nothing to ask yet
+            raise AttributeError(attribute)
+        return getattr(self._of_this_step(), attribute)
+
+    @property
+    def length(self) -> int:
+        """Columns held: 0, except between the pieces of one step."""
+        return 0 if self._inner is None else self._inner.length
 
     def advance(self, n: int) -> None:
-        """Forget what was fed."""
-        self._inner = None
+        """Forget what was fed, once that is everything."""
+        inner = self._of_this_step()
+        inner.advance(n)
+        if inner.length >= self._state.length:
+            self._inner = None
 
     def crop(self, length: int) -> None:
         """Forget what a failed call may have left."""
@@ -66,3 +65,8 @@ class _Forgetful:
     def reorder(self, indices: Sequence[int]) -> None:
         """The next cache is made for the rows that the state has then."""
         self._inner = None
+
+    def _of_this_step(self) -> Cache:
+        if self._inner is None:
+            self._inner = self._model.new_cache(self._state)
+        return self._inner

@@ -1,0 +1,7 @@
+"""Cache managers: who hands out the memory of a run, and takes it back."""
+
+from genkit.components.caches.dynamic import Dynamic
+from genkit.components.caches.none import NoCache
+from genkit.components.caches.static import Static
+
+__all__ = ["Dynamic", "NoCache", "Static"]
