@@ -155,33 +155,45 @@ def smollm2() -> contracts.Model:
     return Kit().load(backends.PyTorch(model="smollm2", dtype="float32"))
 
 
+PROMPT = "The history of the city begins with"
+
+
+def generated(model: contracts.Model, prompt: list[int], count: int) -> list[int]:
+    """What transformers generates greedily after a prompt."""
+    ids = torch.tensor([prompt])
+    out = model.module.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
+        min_new_tokens=count, eos_token_id=None, pad_token_id=0, repetition_penalty=1.0,
+    )  # fmt: skip
+    return out[0, len(prompt) :].tolist()
+
+
+def seconds_of_decoding(pipeline: Pipeline, prompt: list[int], tokens: int, room: int) -> float:
+    """How long `tokens` tokens after the first take, in a run that may become `room` long."""
+    steps = pipeline.decode(prompt, max_new_tokens=room - len(prompt))
+    next(steps)
+    try:
+        return seconds(lambda: [next(steps) for _ in range(tokens)])
+    finally:
+        steps.close()
+
+
 def decode(count: int, tokens: int) -> Iterator[Row]:
     """Decode speed on SmolLM2 in float32: the time of `tokens` tokens after the first."""
     model = smollm2()
-    prompt = model.tokenizer.encode("The history of the city begins with")
+    prompt = model.tokenizer.encode(PROMPT)
     pipeline = Pipeline(model, stop_criteria=[])
-    ids = torch.tensor([prompt])
-
-    def ours() -> float:
-        steps = pipeline.decode(prompt, max_new_tokens=tokens + 1)
-        next(steps)
-        return seconds(lambda: outputs.update(genkit=[int(step.next_ids) for step in steps]))
-
-    def generate(count: int) -> list[int]:
-        out = model.module.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
-            min_new_tokens=count, eos_token_id=None, pad_token_id=0, repetition_penalty=1.0,
-        )  # fmt: skip
-        return out[0, len(prompt) :].tolist()
+    room = len(prompt) + tokens + 1
+    ours = pipeline.generate(prompt, max_new_tokens=tokens).token_ids
+    same = ours == generated(model, prompt, tokens)
 
     def theirs() -> float:
-        first = seconds(lambda: generate(1))
-        whole = seconds(lambda: outputs.update(transformers=generate(tokens + 1)))
-        return whole - first
+        first = seconds(lambda: generated(model, prompt, 1))
+        return seconds(lambda: generated(model, prompt, tokens + 1)) - first
 
-    outputs: dict[str, list[int]] = {}
-    mine, peer = alternating(count, ours, theirs)
-    same = outputs["genkit"] == outputs["transformers"][1:]
+    mine, peer = alternating(
+        count, lambda: seconds_of_decoding(pipeline, prompt, tokens, room), theirs
+    )
     speeds = [tokens / statistics.median(side) for side in (mine, peer)]
     yield Row(
         f"decode, SmolLM2 float32, {tokens} tokens, {'same tokens' if same else 'OTHER TOKENS'}",
@@ -190,6 +202,40 @@ def decode(count: int, tokens: int) -> Iterator[Row]:
         [b / a for a, b in zip(mine, peer, strict=True)],
         "at least 1.00",
     )
+
+
+def compiled(count: int, tokens: int) -> Iterator[Row]:
+    """Compiled decoding of a short text in buffers of several sizes; each is compiled first."""
+    eager = smollm2()
+    model = backends.PyTorch.wrap(eager.module, eager.tokenizer, compile=True)
+    prompt = model.tokenizer.encode(PROMPT)
+    plain = Pipeline(eager, stop_criteria=[])
+    static = Pipeline(model, cache=caches.Static(), stop_criteria=[])
+    wanted = generated(eager, prompt, tokens)
+
+    def theirs() -> float:
+        first = seconds(lambda: generated(eager, prompt, 1))
+        return seconds(lambda: generated(eager, prompt, tokens + 1)) - first
+
+    for room, target in ((128, "at least 1.25"), (512, ""), (1024, "at least 1.00"), (2048, "")):
+        steps = static.decode(prompt, max_new_tokens=room - len(prompt))
+        same = [int(next(steps).next_ids) for _ in range(tokens)] == wanted
+        steps.close()
+        mine, peer, uncompiled = alternating(
+            count,
+            lambda room=room: seconds_of_decoding(static, prompt, tokens, room),
+            theirs,
+            lambda room=room: seconds_of_decoding(plain, prompt, tokens, room),
+        )
+        tokens_are = "same tokens" if same else "OTHER TOKENS"
+        for name, side in (("transformers.generate", peer), ("genkit uncompiled", uncompiled)):
+            yield Row(
+                f"compiled decode, buffer of {room}, {tokens} tokens, {tokens_are}",
+                f"{tokens / statistics.median(mine):.1f} tokens/s",
+                f"{name} {tokens / statistics.median(side):.1f} tokens/s",
+                [b / a for a, b in zip(mine, side, strict=True)],
+                target,
+            )
 
 
 def growth(count: int, tokens: int) -> Iterator[Row]:
@@ -220,7 +266,12 @@ def growth(count: int, tokens: int) -> Iterator[Row]:
         )
 
 
-BENCHMARKS = {"overhead": (overhead, 512), "decode": (decode, 64), "growth": (growth, 16)}
+BENCHMARKS = {
+    "overhead": (overhead, 512),
+    "decode": (decode, 64),
+    "compiled": (compiled, 64),
+    "growth": (growth, 16),
+}
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from genkit.components.caches import Prefix
 from genkit.components.contexts import Chat, Text
 from genkit.components.samplers import Categorical
 from genkit.components.stopping import Eos, MaxNewTokens, StopStrings
@@ -386,3 +387,72 @@ def test_it_needs_the_context_chat_and_a_tokenizer() -> None:
         Conversation(pipeline(scripted("Hi"), context=Text()))
     with pytest.raises(UnsupportedError, match="tokenizer"):
         Conversation(pipeline(ScriptedModel([[0.0, 1.0]])))
+
+
+class Spy(TinyModel):
+    """Takes down the ids that it is fed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(context_length=1024, **options)
+        self.fed: list[list[int]] = []
+
+    def last(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
+        self.fed.append(input_ids[0].tolist())
+        return super().last(input_ids, cache, n)
+
+
+def turn_ids(text: str) -> list[int]:
+    """The end of an answer and the next turn, up to the opening of the next answer."""
+    return [END, *b"\n", *ByteTokenizer().encode_chat([{"role": "user", "content": text}])]
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_with_prefixes_a_turn_feeds_its_own_tokens(window: int | None) -> None:
+    model = Spy(window=window)
+    cached = Conversation(pipeline(model, MaxNewTokens(limit=5), cache=Prefix()))
+    plain = Conversation(pipeline(Spy(window=window), MaxNewTokens(limit=5)))
+    last: list[int] = []
+    for turn in range(4):
+        model.fed = []
+        assert say(cached, f"turn {turn}") == say(plain, f"turn {turn}")
+        assert prompt(cached) == prompt(plain)
+        # The last token of an answer had not been fed when the answer ended.
+        expected = [*last, *turn_ids(f"turn {turn}")] if turn else prompt(cached)
+        assert model.fed[0] == expected
+        assert [len(fed) for fed in model.fed[1:]] == [1] * 4
+        assert cached.last_result is not None
+        last = cached.last_result.token_ids[-1:]
+
+
+def test_with_prefixes_an_end_token_is_not_fed_twice() -> None:
+    first = Conversation(pipeline(Spy(), MaxNewTokens(limit=3)))
+    say(first, "one")
+    assert first.last_result is not None
+    ending = first.last_result.token_ids[2]
+    model = Spy(eos_token_ids=[ending])
+    conversation = Conversation(pipeline(model, MaxNewTokens(limit=9), cache=Prefix()))
+    say(conversation, "one")
+    assert conversation.last_result is not None
+    assert conversation.last_result.token_ids == first.last_result.token_ids
+    model.fed = []
+    say(conversation, "two")
+    assert model.fed[0] == turn_ids("two")
+
+
+def test_with_prefixes_messages_feed_what_differs() -> None:
+    model = Spy()
+    cached = pipeline(model, MaxNewTokens(limit=5), cache=Prefix())
+    plain = pipeline(Spy(), MaxNewTokens(limit=5))
+    user, other = ({"role": "user", "content": text} for text in ("one two", "one three"))
+    answer = {"role": "assistant", "content": "said"}
+
+    def fed(messages: list[Any]) -> int:
+        model.fed = []
+        assert cached.generate(messages).token_ids == plain.generate(messages).token_ids
+        return len(model.fed[0])
+
+    fed([user])
+    assert fed([user]) == 1
+    # Special ids are written `<`: both begin with the system message and "one t".
+    assert fed([other]) == len("hree<\n<assistant\n")
+    assert fed([other, answer, user]) == len("said<\n<user\none two<\n<assistant\n")

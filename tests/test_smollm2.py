@@ -38,8 +38,13 @@ def test_greedy_without_a_cache(model) -> None:
 
 
 @pytest.mark.slow
-def test_greedy_without_a_cache_at_length(model) -> None:
-    check_greedy(model, caches.NoCache(), 64)
+@pytest.mark.parametrize("manager", [caches.NoCache, caches.Static, caches.Prefix])
+def test_greedy_is_the_same_with_every_exact_cache(model, manager) -> None:
+    cache = manager()
+    check_greedy(model, cache, 64)
+    if manager is caches.Prefix:  # the second run takes its prompt from the first
+        check_greedy(model, cache, 64)
+        assert cache.stats(model).num_hits == 1
 
 
 @pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])

@@ -275,6 +275,13 @@ class Pipeline:
         decoder = f"the decoder {contracts.name_of(self.parts.decoder)!r}"
         offered = self.model.supports
         _check_offered(self.parts.cache, manager, offered, "this model")
+        used: frozenset[str] = getattr(self.parts.cache, "requires", frozenset())
+        for capability in getattr(self.model, "cache_must_use", frozenset()) - used:
+            raise UnsupportedError(
+                f"this model was loaded to decode on a cache that uses `{capability}` "
+                f"({contracts.CAPABILITIES[capability]}), and {manager} does not; choose a cache "
+                "that does, such as 'static', or load the model without that option"
+            )
         _check_offered(self.parts.decoder, decoder, self._supports(), f"this model with {manager}")
 
 

@@ -1,13 +1,7 @@
-"""Tiny random models of many architectures, and what tests do with them.
-
-Weights are large (std 0.35): the nearly flat logits of a usual initialisation would hide mistakes
-in positions, masks and caches. Heads and key heads are 8 and 2, and `head_dim` is not hidden size
-by heads where the architecture lets one choose.
-"""
+"""What tests of backends do with the models of the zoo."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,186 +9,29 @@ from typing import Any
 import pytest
 import torch
 
-from genkit.backends import PyTorch
+import zoo
 from genkit.core.loop import autoregressive
 from genkit.core.random import RowRandom
 from genkit.core.state import GenerationState
+from zoo import VOCAB_SIZE, build, prompt, shared
 
-VOCAB_SIZE = 97
-_NO_IDS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-_OLD: dict[str, Any] = {"vocab_size": VOCAB_SIZE, **_NO_IDS}
-_ROPE: dict[str, Any] = {
-    **_OLD,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 256,
-}
-_USUAL_HEAD_DIM = {key: value for key, value in _ROPE.items() if key != "head_dim"}
-_MIXED = {
-    **_ROPE,
-    "sliding_window": 8,
-    "num_hidden_layers": 3,
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-    "query_pre_attn_scalar": 8,
-}
-_LLAMA3_ROPE = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 16,
-}
-_NEOX = {**_OLD, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-_OPT = {**_OLD, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "pad_token_id": 1}
-_FALCON = {**_OLD, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8}
-
-ATTENTION: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "llama": ("LlamaConfig", "LlamaForCausalLM", _ROPE),
-    "llama3": ("LlamaConfig", "LlamaForCausalLM", {**_ROPE, "rope_parameters": _LLAMA3_ROPE}),
-    "mistral": ("MistralConfig", "MistralForCausalLM", {**_ROPE, "sliding_window": 8}),
-    "mixtral": (
-        "MixtralConfig",
-        "MixtralForCausalLM",
-        {**_ROPE, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
-    ),
-    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", _USUAL_HEAD_DIM),
-    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", _ROPE),
-    "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", _MIXED),
-    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", _MIXED),
-    "phi3": ("Phi3Config", "Phi3ForCausalLM", _USUAL_HEAD_DIM),
-    "gpt_neox": (
-        "GPTNeoXConfig",
-        "GPTNeoXForCausalLM",
-        {**_NEOX, "num_attention_heads": 8, "max_position_embeddings": 256},
-    ),
-    "gpt2": (
-        "GPT2Config",
-        "GPT2LMHeadModel",
-        {**_OLD, "n_embd": 32, "n_layer": 2, "n_head": 8, "n_positions": 256},
-    ),
-    "opt": (
-        "OPTConfig",
-        "OPTForCausalLM",
-        {
-            **_OPT,
-            "num_attention_heads": 8,
-            "max_position_embeddings": 256,
-            "word_embed_proj_dim": 32,
-        },
-    ),
-    "bloom": (
-        "BloomConfig",
-        "BloomForCausalLM",
-        {**_OLD, "hidden_size": 32, "n_layer": 2, "n_head": 8},
-    ),
-    "falcon_alibi": (
-        "FalconConfig",
-        "FalconForCausalLM",
-        {**_FALCON, "alibi": True, "new_decoder_architecture": False, "multi_query": True},
-    ),
-}
-_DECODER = {
-    **_OLD,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 40,
-    "is_decoder": True,
-    "pad_token_id": 1,
-}
-# Alike, but rows of different lengths cannot run together.
-ONE_LENGTH: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "roberta": ("RobertaConfig", "RobertaForCausalLM", _DECODER),
-    "gpt_neo": (
-        "GPTNeoConfig",
-        "GPTNeoForCausalLM",
-        {
-            **_OLD,
-            "hidden_size": 32,
-            "num_layers": 2,
-            "num_heads": 4,
-            "attention_types": [[["global", "local"], 1]],
-            "window_size": 6,
-            "max_position_embeddings": 40,
-        },
-    ),
-    "mpt": (
-        "MptConfig",
-        "MptForCausalLM",
-        {**_OLD, "d_model": 32, "n_layers": 2, "n_heads": 8, "max_seq_len": 40},
-    ),
-}
-RECURRENT: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "mamba": (
-        "MambaConfig",
-        "MambaForCausalLM",
-        {**_OLD, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
-    ),
-    "rwkv": (
-        "RwkvConfig",
-        "RwkvForCausalLM",
-        {
-            **_OLD,
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "attention_hidden_size": 32,
-            "context_length": 256,
-            "intermediate_size": 48,
-        },
-    ),
-    "bamba": (  # counts positions from 0 in every call that is not told them
-        "BambaConfig",
-        "BambaForCausalLM",
-        {
-            **_USUAL_HEAD_DIM,
-            "attn_layer_indices": [1],
-            "mamba_n_heads": 8,
-            "mamba_d_head": 8,
-            "mamba_n_groups": 1,
-            "mamba_d_state": 8,
-            "mamba_chunk_size": 8,
-        },
-    ),
-    "lfm2": (
-        "Lfm2Config",
-        "Lfm2ForCausalLM",
-        {**_USUAL_HEAD_DIM, "layer_types": ["conv", "full_attention"]},
-    ),
-}
-
-
-def build(name: str, seed: int = 0, **changes: Any) -> Any:
-    """A transformers model of the zoo with random weights; `changes` go to its configuration."""
-    import transformers
-
-    config_class, model_class, options = (ATTENTION | ONE_LENGTH | RECURRENT)[name]
-    config = getattr(transformers, config_class)(**{**options, **changes})
-    module = getattr(transformers, model_class)(config).eval()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter_name, parameter in module.named_parameters():
-            # What a recurrence multiplies again and again must stay as its authors set it.
-            if parameter.dim() > 1 and "A_log" not in parameter_name:
-                parameter.normal_(0.0, 0.35, generator=generator)
-    return module
-
-
-@functools.cache
-def shared(name: str) -> Any:
-    """A wrapped model of the zoo on the CPU that tests share and do not change."""
-    return PyTorch.wrap(build(name))
-
-
-def prompt(num_tokens: int, seed: int = 0) -> list[int]:
-    """Random ids."""
-    generator = torch.Generator().manual_seed(1000 * seed + num_tokens)
-    return torch.randint(2, VOCAB_SIZE, (num_tokens,), generator=generator).tolist()
+# Those that tests of details run over; `test_zoo.py` takes all.
+FAMILIAR = (
+    "llama",
+    "llama3",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt_neox",
+    "gpt2",
+    "opt",
+    "bloom",
+    "falcon_alibi",
+)
 
 
 def state_of(model: Any, prompts: Sequence[Sequence[int]], room: int = 64) -> GenerationState:
@@ -276,7 +113,7 @@ def greedy(
 def lab() -> SimpleNamespace:
     """The functions above, for tests."""
     return SimpleNamespace(
-        ATTENTION=ATTENTION,
+        ATTENTION=FAMILIAR,
         build=build,
         shared=shared,
         prompt=prompt,
@@ -289,13 +126,13 @@ def lab() -> SimpleNamespace:
     )
 
 
-@pytest.fixture(params=list(ATTENTION))
+@pytest.fixture(params=FAMILIAR)
 def attention(request: pytest.FixtureRequest) -> Any:
-    """A model of each architecture that keeps keys and values."""
+    """A model of several architectures that keep keys and values."""
     return shared(request.param)
 
 
-@pytest.fixture(params=list(RECURRENT))
+@pytest.fixture(params=list(zoo.RECURRENT))
 def recurrent(request: pytest.FixtureRequest) -> Any:
     """A model of each architecture that keeps a state, or a state besides keys."""
     return shared(request.param)

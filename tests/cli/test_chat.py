@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from genkit.testing import TinyModel
+
 
 def test_piped_lines_are_messages(genkit: Any, scripted: Path) -> None:
     done = genkit("chat", "-r", scripted, stdin="one\n\ntwo\n/exit\nthree\n")
@@ -42,6 +44,29 @@ def test_reset_begins_anew(genkit: Any, tiny: Path) -> None:
 def test_options_reach_the_answer(genkit: Any, scripted: Path) -> None:
     assert genkit("chat", "-r", scripted, "--stop", "l", stdin="hi\n").out == "He\n"
     assert genkit("chat", "-r", scripted, "--max-new-tokens", 3, stdin="hi\n").out == "Hel\n"
+
+
+def test_with_prefixes_a_turn_feeds_its_own_tokens(
+    genkit: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths: list[int] = []
+    last = TinyModel.last
+
+    def noting(model: TinyModel, input_ids: Any, cache: Any, n: int) -> Any:
+        widths.append(input_ids.shape[1])
+        return last(model, input_ids, cache, n)
+
+    monkeypatch.setattr(TinyModel, "last", noting)
+    arguments = ["chat", "-r", tiny, "--seed", 3]
+    plain = genkit(*arguments, stdin="one\nthree\n").out
+    first, second = widths[0], widths[8]
+    assert second > first
+    widths.clear()
+    cached = genkit(*arguments, "--set", "cache.type=prefix", stdin="one\nthree\n").out
+    assert cached == plain
+    # The last token of the answer, its end, and the new message in its template.
+    turn = len("?<\n") + len("<user\nthree<\n") + len("<assistant\n")
+    assert widths == [first, *[1] * 7, turn, *[1] * 7]
 
 
 def test_it_needs_the_context_chat(genkit: Any, scripted: Path) -> None:

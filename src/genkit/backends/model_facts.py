@@ -199,6 +199,16 @@ def counts_columns(module: Any) -> bool:
     return any(1 < square.shape[-1] == square.shape[-2] for square in squares)
 
 
+def padding_gives_nan(module: Any, config: Any) -> bool:
+    """Whether places of padding, which see no key, become NaN and spoil what sees them later.
+
+    Eager attention hides keys with the least float64 and takes the softmax in float32, where that
+    is -inf.
+    """
+    eager = getattr(config, "_attn_implementation", None) == "eager"
+    return bool(eager and module.dtype == torch.float64)
+
+
 def length_of_constant_rope(config: Any) -> int | None:
     """Up to which length the rotation is constant; None if it always is.
 
@@ -233,7 +243,8 @@ def supports(module: Any, config: Any, layers: list[bool] | None) -> frozenset[s
     signature = Signature(module)
     knows_positions = signature.positions or config.model_type in _ALIBI_TYPES
     if signature.mask and knows_positions and not counts_columns(module):
-        capabilities.add("ragged")
+        if not padding_gives_nan(module, config):
+            capabilities.add("ragged")
         # Windows and alibi measure distances in keys, so that all of them must be there.
         alibi = config.model_type in _ALIBI_TYPES or getattr(config, "alibi", False)
         if not alibi and not has_windows(module.config):

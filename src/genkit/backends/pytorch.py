@@ -35,6 +35,15 @@ class PyTorch(Backend):
     attention: Literal["eager", "sdpa", "flash_attention_2"] | None = Field(
         None, description="how attention is computed; by default what transformers prefers"
     )
+    prefill_chunk: int | None = Field(
+        None,
+        ge=1,
+        description="the most prompt tokens of one forward pass; less memory, the same logits",
+    )
+    compile: bool = Field(
+        False,
+        description="compile the decode step, once a buffer size; goes with the cache `static`",
+    )
     revision: str | None = Field(None, description="branch, tag or commit of a hub model")
     tokenizer: str | None = Field(
         None, description="folder or hub id of another tokenizer; by default the model's own"
@@ -75,15 +84,28 @@ class PyTorch(Backend):
             # Weights last: they are what takes long, and a tokenizer can be wrong too.
             tokenizer = load_tokenizer(spec._tokenizer_folder(folder, report), spec)
             module = load_model(folder, config, spec, device)
-            return _assemble(module, tokenizer, self.model)
+            return _assemble(
+                module,
+                tokenizer,
+                self.model,
+                prefill_chunk=spec.prefill_chunk,
+                compiler="inductor" if spec.compile else None,
+            )
 
     @staticmethod
-    def wrap(model: Any, tokenizer: Any = None) -> PyTorchModel:
+    def wrap(
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        prefill_chunk: int | None = None,
+        compile: bool = False,
+    ) -> PyTorchModel:
         """A transformers model that is in memory already.
 
         Args:
             model: a causal language model. It is put into evaluation mode and otherwise left alone.
             tokenizer: its tokenizer, of transformers or of genkit; without one prompts are ids.
+            prefill_chunk, compile: the options of the same names.
 
         Raises:
             ModelLoadError: it is no causal language model, or the tokenizer does not fit.
@@ -92,7 +114,11 @@ class PyTorch(Backend):
             from genkit.text.huggingface import HuggingFaceTokenizer
 
             tokenizer = HuggingFaceTokenizer(tokenizer)
-        return _assemble(model.eval(), tokenizer, getattr(model, "name_or_path", ""))
+        name = getattr(model, "name_or_path", "")
+        compiler = "inductor" if compile else None
+        return _assemble(
+            model.eval(), tokenizer, name, prefill_chunk=prefill_chunk, compiler=compiler
+        )
 
     def _with(self, options: Mapping[str, Any]) -> Self:
         """This spec, with the options of a registered name where none was given."""
@@ -175,7 +201,7 @@ def _why_no_cuda(count: int) -> str:
     return f"there are {count} CUDA devices, numbered from 0"
 
 
-def _assemble(module: Any, tokenizer: Tokenizer | None, name: str) -> PyTorchModel:
+def _assemble(module: Any, tokenizer: Tokenizer | None, name: str, **options: Any) -> PyTorchModel:
     from genkit.backends.model_facts import facts_of
     from genkit.backends.pytorch_model import PyTorchModel
 
@@ -185,7 +211,7 @@ def _assemble(module: Any, tokenizer: Tokenizer | None, name: str) -> PyTorchMod
             f"the tokenizer has {tokenizer.vocab_size} ids and the model gives logits for "
             f"{facts.vocab_size} only: they do not belong together"
         )
-    return PyTorchModel(module, facts, tokenizer, name)
+    return PyTorchModel(module, facts, tokenizer, name, **options)
 
 
 def _silent(message: str) -> None:

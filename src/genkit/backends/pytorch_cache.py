@@ -111,6 +111,22 @@ class PyTorchCache:
         self._held = None
         return self._memory.past
 
+    def rooms(self) -> list[Layer]:
+        """The whole memory of each layer, for a decode step that writes into it itself.
+
+        Empty where the memory was not taken at once, or slots are not the columns of their place.
+        """
+        if self._columns:
+            return []
+        if self._held != self.length:
+            self._restore(self.length)
+        return self._memory.rooms()
+
+    def written(self, n: int) -> None:
+        """`n` columns have been written into the rooms."""
+        self._memory.extend(self.length + n)
+        self._held = self.length + n
+
     @property
     def needs_mask(self) -> bool:
         """Whether some slots hold no token, or not the one that their place says."""
@@ -128,11 +144,14 @@ class PyTorchCache:
 
     def positions(self, n: int) -> torch.Tensor:
         """Positions of the next `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded."""
-        end = self.length + n
+        columns = self.count(self.length + n).narrow(1, self.length, n)
+        return (columns - self.starts[:, None]).clamp(min=0) if self.padded else columns
+
+    def count(self, end: int) -> torch.Tensor:
+        """0, 1, 2, ... up to `end`, int64 `[1, end]`."""
         if self._counted.shape[1] < end:
             self._counted = torch.arange(max(2 * end, 64), device=self.device)[None]
-        columns = self._counted.narrow(1, self.length, n)
-        return (columns - self.starts[:, None]).clamp(min=0) if self.padded else columns
+        return self._counted.narrow(1, 0, end)
 
     def mask(self, n: int) -> torch.Tensor | None:
         """Which slots hold a token, the next `n` included, int64 `[batch, slots + n]`."""

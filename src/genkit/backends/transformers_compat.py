@@ -90,6 +90,12 @@ class Memory(Protocol):
     def num_bytes(self) -> int:
         """Memory held."""
 
+    def rooms(self) -> list[Layer]:
+        """The whole memory of these layers, used or not; empty unless it was taken at once."""
+
+    def extend(self, length: int) -> None:
+        """Columns up to `length` have been written into the rooms."""
+
 
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer, written into room that doubles.
@@ -116,15 +122,16 @@ class GrowingLayer(DynamicLayer):
         held = self.get_seq_length()
         length = held + key_states.shape[-2]
         if not self.rooms or length > self.rooms[0].shape[-2]:
-            self._grow(held, length, key_states, value_states)
+            self._allocate(held, length, max(2 * length, 64), key_states, value_states)
         key_room, value_room = self.rooms
         key_room[:, :, held:length] = key_states
         value_room[:, :, held:length] = value_states
         self.keys, self.values = key_room[:, :, :length], value_room[:, :, :length]
         return self.keys, self.values
 
-    def _grow(self, held: int, length: int, *states: torch.Tensor) -> None:
-        wanted = self.max_length if self.static else max(2 * length, 64)
+    def _allocate(self, held: int, length: int, wanted: int, *states: torch.Tensor) -> None:
+        """Room for `wanted` slots, or the most there will be; the first `held` are taken over."""
+        wanted = self.max_length if self.static else wanted
         room = max(length, min(wanted, self.max_length))
         grown = [new.new_empty((*new.shape[:2], room, new.shape[-1])) for new in states]
         if held:
@@ -143,17 +150,31 @@ class GrowingLayer(DynamicLayer):
     def cut(self, length: int) -> None:
         """Keep the first `length` columns, if there are more."""
         if self.get_seq_length() > length:
-            self.keys, self.values = (room[:, :, :length] for room in self.rooms)
+            self.show(length)
+
+    def show(self, length: int) -> None:
+        """Hold the first `length` columns of the room."""
+        self.keys, self.values = (room[:, :, :length] for room in self.rooms)
 
     def put(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Hold these instead; the room stays if they fit into it."""
-        batch, _, length, _ = keys.shape
-        if not self.rooms or self.rooms[0].shape[0] != batch or self.rooms[0].shape[-2] < length:
+        """Hold these instead, in the room there is if it fits; 0 slots give the memory back."""
+        length = keys.shape[-2]
+        spare = 64 if length else 0
+        if not self._fits(keys, length, 2 * (length + spare)):
             self.rooms = []
-            self._grow(0, length, keys, values)
+            self._allocate(0, length, length + spare, keys, values)
         for room, new in zip(self.rooms, (keys, values), strict=True):
-            room[:, :, :length] = new
+            own = new.untyped_storage().data_ptr() == room.untyped_storage().data_ptr()
+            # Within one memory the parts may overlap, and then a copy in place is undefined.
+            room[:, :, :length] = new.clone() if own else new
         self.keys, self.values = (room[:, :, :length] for room in self.rooms)
+
+    def _fits(self, keys: torch.Tensor, least: int, most: int) -> bool:
+        """Whether there is room for the rows of `keys`, for as many slots and not for far more."""
+        if not self.rooms or self.rooms[0].shape[0] != keys.shape[0]:
+            return False
+        room = self.rooms[0].shape[-2]
+        return least <= room and (self.static or room <= most)
 
     def take(self, index: torch.Tensor) -> None:
         """Keep the rows `index`."""
@@ -161,6 +182,53 @@ class GrowingLayer(DynamicLayer):
         if held:
             self.rooms = [room.index_select(0, index) for room in self.rooms]
             self.keys, self.values = (room[:, :, :held] for room in self.rooms)
+
+
+class WritingLayer(DynamicLayer):
+    """A layer as compiled code sees it: one column is written into a buffer of fixed size.
+
+    Args:
+        keys, values: the buffers, `[batch, heads, size, dim]`.
+        column: where to write, int64 `[1]`.
+        count: how many columns are in use, the one that is written included.
+    """
+
+    def __init__(
+        self, keys: torch.Tensor, values: torch.Tensor, column: torch.Tensor, count: int
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.buffers = keys, values
+        self.column = column
+        self.count = count
+        self.is_initialized = True
+
+    def get_seq_length(self) -> int:
+        """Columns held before this one."""
+        return self.count - 1
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """How many keys there are to attend to, and the first of them."""
+        return self.count, 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write `[batch, heads, 1, dim]`; the columns in use."""
+        keys, values = self.buffers
+        # In place, which a plain assignment to a slice would not be once it is compiled.
+        keys.index_copy_(2, self.column, key_states)
+        values.index_copy_(2, self.column, value_states)
+        return keys[:, :, : self.count], values[:, :, : self.count]
+
+
+def writing_cache(
+    shared: Sequence[bool], rooms: Sequence[Layer], column: torch.Tensor, count: int
+) -> Cache:
+    """What compiled code hands to a model: its buffers, as layers that are written into."""
+    own = iter(rooms)
+    return Cache(
+        layers=[_Shared() if s else WritingLayer(*next(own), column, count) for s in shared]
+    )
 
 
 class AttentionMemory:
@@ -218,6 +286,16 @@ class AttentionMemory:
         """Memory held."""
         return sum(room.nbytes for layer in self._own() for room in layer.rooms)
 
+    def rooms(self) -> list[Layer]:
+        """The whole memory of these layers, used or not; empty unless it was taken at once."""
+        layers = self._own() if self.static else []
+        return [(layer.rooms[0], layer.rooms[1]) for layer in layers if layer.rooms]
+
+    def extend(self, length: int) -> None:
+        """Columns up to `length` have been written into the rooms."""
+        for layer in self._own():
+            layer.show(length)
+
     def _own(self) -> list[GrowingLayer]:
         return [layer for layer in self.past.layers if isinstance(layer, GrowingLayer)]
 
@@ -267,6 +345,13 @@ class RecurrentMemory:
     def num_bytes(self) -> int:
         """Memory held in tensors that can be found in the state."""
         return sum(t.nbytes for t in _tensors(self.past))
+
+    def rooms(self) -> list[Layer]:
+        """There are none."""
+        return []
+
+    def extend(self, length: int) -> None:
+        """Nothing is ever written into rooms that there are none of."""
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:

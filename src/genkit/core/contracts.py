@@ -119,8 +119,11 @@ class Model(Protocol):
       fed, which scoring and speculation need,
     - ``new_static_cache(state)``, as `new_cache`, but all memory of the run is taken at once
       (capability `static`),
+    - `cache_must_use`, the capabilities that a manager must require to be used with it,
     - ``fingerprint() -> str``, equal only for models with the same weights in the same precision;
       what is kept on disk is kept under it,
+    - ``weights_version``, another value after the weights were changed in place; what was computed
+      before is then of no use,
     - a `tokenizer`.
     """
 

@@ -36,6 +36,19 @@ def genkit_register_cache_managers() -> list[Lazy]:
         lazy("none", f"{_CACHES}:NoCache", "No memory: every step computes the whole text anew."),
         lazy("dynamic", f"{_CACHES}:Dynamic", "The model's own cache, which grows as it is used."),
         lazy("static", f"{_CACHES}:Static", "The model's own cache, allocated once."),
+        lazy(
+            "prefix", f"{_CACHES}:Prefix", "Reuses what prompts have in common with earlier runs."
+        ),
+        lazy(
+            "sink_window",
+            f"{_CACHES}:SinkWindow",
+            "The first tokens and the latest ones; what lies between is forgotten (lossy).",
+        ),
+        lazy(
+            "quantized",
+            f"{_CACHES}:Quantized",
+            "Keys and values rounded to 8 or 4 bits between steps, to save memory (lossy).",
+        ),
     ]
 
 

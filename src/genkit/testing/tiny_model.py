@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
 
 from genkit.core.contracts import CAPABILITIES, Layer
+from genkit.core.fingerprint import fingerprint_of, version_of
 from genkit.core.state import GenerationState
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.text.tokenizer import Tokenizer
 
 
 class TinyModel:
-    """A decoder of two layers with grouped-query attention and large random weights.
+    """A decoder of a few layers with grouped-query attention and large random weights.
 
     Its logits are far from flat, so that a wrong position or mask shows. It supports everything a
     model can, so that every part can be tested over it.
@@ -24,8 +25,9 @@ class TinyModel:
         seed: of the weights; no global generator is touched.
         vocab_size: width of the logits; by default that of `ByteTokenizer`.
         num_layers, num_heads, num_kv_heads, head_dim: the architecture.
-        positions: `rotary`, or a `learned` table.
-        window: how many positions a token sees, itself included; None: all before it.
+        positions: `rotary`, a `learned` table, or `alibi`: scores fall with the distance.
+        window: how many positions a token sees, itself included; None: all before it. A list has
+            one entry for each layer.
         context_length: the most tokens of a row.
         eos_token_ids: ids that end a text; by default none, so that random runs do not end early.
         tokenizer: by default `ByteTokenizer` where the vocabulary is wide enough, otherwise none.
@@ -41,8 +43,8 @@ class TinyModel:
         num_heads: int = 8,
         num_kv_heads: int = 2,
         head_dim: int = 6,
-        positions: Literal["rotary", "learned"] = "rotary",
-        window: int | None = None,
+        positions: Literal["rotary", "learned", "alibi"] = "rotary",
+        window: int | Sequence[int | None] | None = None,
         context_length: int = 256,
         eos_token_ids: Sequence[int] = (),
         tokenizer: Tokenizer | None = None,
@@ -51,15 +53,22 @@ class TinyModel:
     ) -> None:
         self.vocab_size = vocab_size
         self.eos_token_ids = frozenset(eos_token_ids)
-        self.context_length = context_length
+        self.context_length: int | None = context_length
         self.device = torch.device(device)
         self.supports = frozenset(CAPABILITIES)
         wide_enough = vocab_size >= ByteTokenizer.vocab_size
         self.tokenizer = tokenizer or (ByteTokenizer() if wide_enough else None)
-        self.window = window
+        self.dtype = dtype
+        self.windows = tuple(window) if isinstance(window, Sequence) else (window,) * num_layers
+        if len(self.windows) != num_layers:
+            raise ValueError(f"window has {len(self.windows)} entries for {num_layers} layers")
         self.num_kv_heads, self.head_dim = num_kv_heads, head_dim
         self.num_heads, self.num_layers = num_heads, num_layers
-        self.learned = positions == "learned"
+        self.position_kind = positions
+        pairs = torch.arange(head_dim // 2, device=self.device, dtype=dtype)
+        self.frequencies = torch.pow(100.0, -pairs / (head_dim // 2))
+        heads = torch.arange(1, num_heads + 1, device=self.device, dtype=dtype)
+        self.slopes = torch.pow(2.0, -8 * heads / num_heads)  # Press et al. 2022
 
         generator = torch.Generator().manual_seed(seed)
         width = 32
@@ -91,6 +100,28 @@ class TinyModel:
         """An empty cache with room for all columns of the run."""
         return TinyCache(self.num_layers, state.starts, self.supports, room=state.max_length)
 
+    def fingerprint(self) -> str:
+        """Equal for equal weights, in the same precision, used in the same way."""
+        facts = {
+            "class": type(self).__qualname__,
+            "heads": (self.num_heads, self.num_kv_heads, self.head_dim),
+            "positions": self.position_kind,
+            "windows": self.windows,
+        }
+        return fingerprint_of(facts, self._weights())
+
+    @property
+    def weights_version(self) -> int:
+        """Another number after a weight was written to."""
+        return version_of(self._weights())
+
+    def _weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        yield "embedding", self.embedding
+        yield "positions", self.positions
+        yield "head", self.head
+        for i, weights in enumerate(self.layers):
+            yield from ((f"{i}.{name}", weight) for name, weight in weights.items())
+
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         """The logits of the last position, `[batch, vocab]`."""
         return self.last(input_ids, cache, 1)[:, 0]
@@ -101,15 +132,17 @@ class TinyModel:
         count = input_ids.shape[1]
         columns = torch.arange(cache.length, cache.length + count, device=self.device)
         hidden = self.embedding[input_ids]
-        positions = (columns - cache.starts[:, None]).clamp(min=0)
-        if self.learned:
+        positions = self._positions(columns, cache.starts)
+        if self.position_kind == "learned":
             hidden = hidden + self.positions[positions]
+        angles = positions[:, None, :, None] * self.frequencies
+        rotation = (angles.cos(), angles.sin()) if self.position_kind == "rotary" else None
         for i, weights in enumerate(self.layers):
-            hidden = hidden + self._attend(i, weights, _norm(hidden), columns, positions, cache)
+            hidden = hidden + self._attend(i, weights, _norm(hidden), columns, rotation, cache)
             hidden = hidden + torch.tanh(_norm(hidden) @ weights["up"]) @ weights["down"]
         logits: torch.Tensor = _norm(hidden[:, -n:]) @ self.head
         cache.advance(count)
-        return logits
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def _attend(
         self,
@@ -117,39 +150,36 @@ class TinyModel:
         weights: dict[str, torch.Tensor],
         hidden: torch.Tensor,
         columns: torch.Tensor,
-        positions: torch.Tensor,
+        rotation: tuple[torch.Tensor, torch.Tensor] | None,
         cache: Any,
     ) -> torch.Tensor:
-        query = self._heads(hidden @ weights["q"], self.num_heads, positions)
-        key = self._heads(hidden @ weights["k"], self.num_kv_heads, positions)
+        query = _rotate(_split(hidden @ weights["q"], self.num_heads), rotation)
+        key = _rotate(_split(hidden @ weights["k"], self.num_kv_heads), rotation)
         value = _split(hidden @ weights["v"], self.num_kv_heads)
         keys, values, key_columns = cache.extend(i, key, value, columns)
         share = self.num_heads // self.num_kv_heads
         keys = keys.repeat_interleave(share, dim=1)
         values = values.repeat_interleave(share, dim=1)
         scores = query @ keys.transpose(-1, -2) / math.sqrt(self.head_dim)
-        visible = self._visible(columns, key_columns, cache.starts)
+        distance = columns[None, :, None] - key_columns[:, None, :]
+        if self.position_kind == "alibi":
+            scores = scores - self.slopes[:, None, None] * distance[:, None]
+        real = key_columns >= cache.starts[:, None]
+        visible = self._sees(i, distance) & real[:, None, :]
         scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
         mixed = scores.softmax(-1) @ values
         joined: torch.Tensor = mixed.transpose(1, 2).flatten(2)
         return joined @ weights["o"]
 
-    def _heads(
-        self, projected: torch.Tensor, num_heads: int, positions: torch.Tensor
-    ) -> torch.Tensor:
-        heads = _split(projected, num_heads)
-        return heads if self.learned else _rotate(heads, positions)
+    def _positions(self, columns: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+        """The position of each column in each row, int64 `[batch, columns]`."""
+        return (columns - starts[:, None]).clamp(min=0)
 
-    def _visible(
-        self, columns: torch.Tensor, key_columns: torch.Tensor, starts: torch.Tensor
-    ) -> torch.Tensor:
-        """Which keys each query sees, bool `[batch, queries, keys]`."""
-        distance = columns[None, :, None] - key_columns[:, None, :]
-        real = key_columns >= starts[:, None]
-        visible = (distance >= 0) & real[:, None, :]
-        if self.window is not None:
-            visible = visible & (distance < self.window)
-        return visible
+    def _sees(self, i: int, distance: torch.Tensor) -> torch.Tensor:
+        """Whether layer `i` looks back over a distance, bool in the shape of `distance`."""
+        seen = distance >= 0
+        window = self.windows[i]
+        return seen if window is None else seen & (distance < window)
 
 
 class TinyCache:
@@ -262,11 +292,12 @@ def _split(projected: torch.Tensor, num_heads: int) -> torch.Tensor:
     return heads.transpose(1, 2)
 
 
-def _rotate(heads: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Rotary position embedding (Su et al. 2021), halves layout."""
-    half = heads.shape[-1] // 2
-    pairs = torch.arange(half, device=heads.device, dtype=heads.dtype)
-    angles = positions[:, None, :, None] * torch.pow(100.0, -pairs / half)
-    cos, sin = angles.cos(), angles.sin()
-    first, second = heads[..., :half], heads[..., half:]
+def _rotate(
+    heads: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor] | None
+) -> torch.Tensor:
+    """Rotary position embedding (Su et al. 2021), halves layout, where there is a rotation."""
+    if rotation is None:
+        return heads
+    cos, sin = rotation
+    first, second = heads.chunk(2, -1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)

@@ -1,0 +1,89 @@
+"""Which stored prefixes belong to which model."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from genkit.components.caches.prefix_files import PrefixFiles
+from genkit.components.caches.prefix_store import Ids, Match, PrefixStore
+from genkit.home import home
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where the prefixes of one model are, with the weights that it has now.
+
+    Attributes:
+        version: of the weights, see `version_of`.
+        store: prefixes in memory.
+        files: prefixes on disk, if they are kept there.
+    """
+
+    version: object
+    store: PrefixStore
+    files: PrefixFiles | None
+
+    def find(self, ids: Ids) -> Match | None:
+        """The entry that shares the most first ids; one that comes from disk is then in memory."""
+        match = self.store.find(ids)
+        if self.files is None:
+            return match
+        longer = self.files.find(ids, beyond=0 if match is None else match.length)
+        if longer is None:
+            return match
+        self.store.add(longer.entry)
+        return longer
+
+    def lacking(self, ids: Ids) -> list[PrefixStore | PrefixFiles]:
+        """The places where no entry begins with these ids."""
+        places = (self.store, self.files)
+        return [place for place in places if place is not None and not place.covers(ids)]
+
+
+class Shelves:
+    """A shelf for each model that is alive.
+
+    It is no part of what a spec says: all are equal, and a copy, here or in another process, begins
+    empty.
+    """
+
+    def __init__(self) -> None:
+        self._shelves: WeakKeyDictionary[Any, Shelf] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shelves)
+
+    def __hash__(self) -> int:
+        return hash(Shelves)
+
+    def __reduce__(self) -> tuple[type[Shelves], tuple[()]]:
+        return Shelves, ()
+
+    def of(self, model: Any, max_bytes: int, disk: bool) -> Shelf:
+        """The shelf of a model as it is now: a new one where its weights have changed."""
+        version = version_of(model)
+        with self._lock:
+            shelf = self._shelves.get(model)
+        if shelf is not None and shelf.version == version:
+            return shelf
+        files = _files(model, max_bytes) if disk else None  # reads the weights: not under the lock
+        with self._lock:
+            shelf = self._shelves.get(model)
+            if shelf is None or shelf.version != version:
+                shelf = Shelf(version, PrefixStore(max_bytes), files)
+                self._shelves[model] = shelf
+            return shelf
+
+
+def version_of(model: Any) -> object:
+    """What changes with the model's weights, if it says so."""
+    return getattr(model, "weights_version", None)
+
+
+def _files(model: Any, max_bytes: int) -> PrefixFiles:
+    fingerprint = model.fingerprint()
+    return PrefixFiles(home() / "prefixes" / fingerprint, fingerprint, max_bytes, model.device)
