@@ -47,6 +47,17 @@ def test_greedy_is_the_same_with_every_exact_cache(model, manager) -> None:
         assert cache.stats(model).num_hits == 1
 
 
+@pytest.mark.slow
+def test_compiled_decoding_gives_the_same_tokens(model) -> None:
+    compiled = backends.PyTorch.wrap(model.module, model.tokenizer, compile=True)
+    prompt = model.tokenizer.encode(TEXT)
+    for limit in (100, 40):  # one buffer of 128, one of 64
+        wanted = Pipeline(model, stop_criteria=[]).generate(prompt, max_new_tokens=limit)
+        pipeline = Pipeline(compiled, cache=caches.Static(), stop_criteria=[])
+        assert pipeline.generate(prompt, max_new_tokens=limit).token_ids == wanted.token_ids
+    assert compiled.compiled.num_compilations == 2
+
+
 @pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
 def test_rows_of_a_batch_are_the_prompts_alone(model, greedy: bool) -> None:
     pipeline = Pipeline(

@@ -40,7 +40,16 @@ def test_buffers_are_powers_of_two(columns: int, size: int) -> None:
     assert buffer_size(columns) == size
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral", "gemma3", "gpt2", "opt", "bloom", "mixtral"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("mistral", "gemma3", "gpt2", "opt", "bloom", "mixtral", "qwen3", "gemma3n")
+        ),
+    ],
+)
 def test_compiled_logits_are_the_plain_ones_in_every_company(name: str, lab: Any) -> None:
     plain, model = lab.shared(name), compiled(lab.shared(name).module)
     prompts = [lab.prompt(7), lab.prompt(3), lab.prompt(6)]

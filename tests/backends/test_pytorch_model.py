@@ -345,6 +345,26 @@ def test_recurrent_tokens_are_those_of_transformers(recurrent: Any, lab: Any) ->
     assert lab.greedy(recurrent, [ids], 32, lab.Forgetful())[0] == expected
 
 
+def test_a_state_that_is_not_what_the_forward_computes_is_refused(lab: Any) -> None:
+    import transformers
+
+    config = transformers.Zamba2Config(
+        vocab_size=97, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+        intermediate_size=48, num_key_value_heads=4, mamba_d_state=8, mamba_headdim=8,
+        n_mamba_heads=8, mamba_ngroups=1, layers_block_type=["mamba", "hybrid", "mamba"],
+        num_mem_blocks=1, hybrid_layer_ids=[1], chunk_size=8, bos_token_id=None,
+        eos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    module = transformers.Zamba2ForCausalLM(config).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if parameter.dim() > 1 and "A_log" not in name:
+                parameter.normal_(0.0, 0.35, generator=generator)
+    with pytest.raises(ModelLoadError, match="other logits token by token than at once"):
+        PyTorch.wrap(module)
+
+
 def test_recurrent_models_refuse_what_would_be_silently_wrong(recurrent: Any, lab: Any) -> None:
     assert recurrent.supports == frozenset()
     padded = lab.state_of(recurrent, [lab.prompt(5), lab.prompt(3)])

@@ -55,6 +55,7 @@ def facts_of(module: Any, tokenizer: Any = None) -> Facts:
     layers = None if getattr(module, "_is_stateful", False) else shared_layers(module.config)
     if layers is None:
         refuse_what_returns_no_state(module)
+        refuse_steps_that_differ(module, str(Signature(module).cache), vocab_size)
     capped = length_of_constant_rope(config)
     length = places(module, context_length(config))
     if capped is not None:
@@ -99,6 +100,39 @@ def refuse_what_returns_no_state(module: Any) -> None:
         raise ModelLoadError(
             f"{type(module).__name__} returns no state in this version of transformers, so that "
             "its texts cannot be gone on with"
+        )
+
+
+def refuse_steps_that_differ(module: Any, cache_name: str, vocab_size: int) -> None:
+    """Refuse a recurrent model whose single steps do not compute what its plain forward does.
+
+    What it keeps is of its own making, so this is tried on a few tokens. In half precision rounding
+    alone makes a difference, and nothing is said.
+    """
+    if module.dtype not in (torch.float32, torch.float64):
+        return
+    input_ids = torch.arange(1, 9, device=module.device)[None] * 7919 % vocab_size
+    positions = torch.arange(8, device=module.device)[None]
+    signature = Signature(module)
+    past, largest = None, 0.0
+    with torch.no_grad():
+        plain = module(input_ids).logits[0]
+        for start, end in ((0, 5), (5, 6), (6, 7), (7, 8)):
+            arguments: dict[str, Any] = {} if past is None else {cache_name: past}
+            if signature.use_cache:
+                arguments["use_cache"] = True
+            if signature.positions:
+                arguments["position_ids"] = positions[:, start:end]
+            output = module(input_ids[:, start:end], **arguments)
+            past = getattr(output, cache_name)
+            difference = (output.logits[0, -1] - plain[end - 1]).abs().max()
+            largest = max(largest, float(difference))
+    rounding = 1000 * torch.finfo(module.dtype).eps * max(1.0, float(plain.abs().max()))
+    if largest > rounding:
+        raise ModelLoadError(
+            f"{type(module).__name__} gives other logits token by token than at once (by up to "
+            f"{largest:.2g}, where rounding explains {rounding:.1g}): in this version of "
+            "transformers its state is not what its forward computes"
         )
 
 
