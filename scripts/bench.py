@@ -266,11 +266,47 @@ def growth(count: int, tokens: int) -> Iterator[Row]:
         )
 
 
+def prefix(count: int, tokens: int) -> Iterator[Row]:
+    """Time to the first token of prompts that begin with the same `tokens` tokens."""
+    model = smollm2()
+    question = model.tokenizer.encode(PROMPT)
+    common = (question * tokens)[:tokens]
+    warm = Pipeline(model, cache=caches.Prefix(), stop_criteria=[])
+    cold = Pipeline(model, stop_criteria=[])
+    warm.generate(common, max_new_tokens=1)
+
+    def asking(pipeline: Pipeline) -> tuple[Callable[[], float], list[int]]:
+        firsts: list[int] = []
+
+        def first() -> float:
+            tail = [1000 + len(firsts), *question]  # each prompt goes on in another way
+            steps = pipeline.decode([*common, *tail], max_new_tokens=1)
+            try:
+                return seconds(lambda: firsts.append(int(next(steps).next_ids)))
+            finally:
+                steps.close()  # what the run leaves is stored here, after the token
+
+        return first, firsts
+
+    (ours, our_tokens), (theirs, their_tokens) = asking(warm), asking(cold)
+    mine, peer = alternating(count, ours, theirs)
+    assert warm.parts.cache.stats(model).num_hits == len(our_tokens)
+    same = our_tokens == their_tokens
+    yield Row(
+        f"first token after a stored prefix of {tokens:,}, {'same' if same else 'OTHER'} tokens",
+        f"{statistics.median(mine) * 1e3:.0f} ms",
+        f"itself without: {statistics.median(peer) * 1e3:.0f} ms",
+        [b / a for a, b in zip(mine, peer, strict=True)],
+        "at least 5.00",
+    )
+
+
 BENCHMARKS = {
     "overhead": (overhead, 512),
     "decode": (decode, 64),
     "compiled": (compiled, 64),
     "growth": (growth, 16),
+    "prefix": (prefix, 1000),
 }
 
 

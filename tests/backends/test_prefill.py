@@ -187,9 +187,10 @@ def test_a_score_is_the_same(name: str) -> None:
 # --- the option --------------------------------------------------------------------------
 
 
-def test_a_recurrent_model_is_refused(recurrent: Any) -> None:
+@pytest.mark.parametrize("name", ["mamba", "lfm2"])
+def test_a_recurrent_model_is_refused(name: str) -> None:
     with pytest.raises(UnsupportedError, match="`prefill_chunk`: .* takes a prompt in one piece"):
-        PyTorch.wrap(recurrent.module, prefill_chunk=4)
+        chunked(name, 4)
 
 
 def test_a_recipe_asks_for_it(save_folder: Any) -> None:

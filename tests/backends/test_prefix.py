@@ -41,6 +41,7 @@ def check(model: Any, cache: Prefix, prompts: Sequence[list[int]]) -> tuple[int,
 
 
 def test_a_repeated_prompt_feeds_one_token(attention: Any, lab: Any) -> None:
+    """CACHE-22, CACHE-24."""
     cache, prompt = Prefix(), lab.prompt(20)  # longer than any window
     assert check(attention, cache, [prompt])[0] == 20
     for _ in range(3):
@@ -59,6 +60,7 @@ def test_what_is_shared_is_not_fed(attention: Any, lab: Any, length: int) -> Non
 @pytest.mark.parametrize("name", ["llama", "gemma3"])
 @pytest.mark.parametrize("length", [127, 128, 129, 255, 256, 257, 300])
 def test_what_is_shared_across_the_edges_of_memory(name: str, length: int, lab: Any) -> None:
+    """CACHE-23."""
     model = PyTorch.wrap(lab.build(name, max_position_embeddings=512))
     cache, common = Prefix(), lab.prompt(length)
     check(model, cache, [[*common, 2, *lab.prompt(30)]])

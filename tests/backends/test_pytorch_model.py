@@ -409,6 +409,7 @@ LONGROPE = {
 def test_a_changing_rope_ends_the_context(
     name: str, changes: dict[str, Any], lab: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """CACHE-03."""
     model = PyTorch.wrap(lab.build(name, **changes))
     assert model.context_length == 16
     assert "context ends there" in caplog.text
@@ -436,6 +437,7 @@ def test_a_rope_that_is_scaled_once_works_beyond_its_original_length(lab: Any) -
 
 
 def test_the_head_sees_one_position_a_row(lab: Any) -> None:
+    """MEM-01; `tests/test_memory.py` has the figures."""
     module = lab.build("llama", vocab_size=5000)
     model = PyTorch.wrap(module)
     seen = []
@@ -470,6 +472,7 @@ def test_a_head_that_cannot_leave_positions_out_is_sliced(
 def test_logits_are_float32_at_least_and_only_those_used_are_raised(
     dtype: torch.dtype, expected: torch.dtype, lab: Any
 ) -> None:
+    """MEM-02."""
     module = lab.build("llama").to(dtype)
     model = PyTorch.wrap(module)
     from_head = []
@@ -492,6 +495,7 @@ def test_logits_carry_no_gradient_and_may_be_written_to(lab: Any) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "gpt2", "mamba"])
 def test_threads_get_what_they_would_get_alone(name: str, lab: Any) -> None:
+    """THR-01; `tests/test_threads.py` has all cache managers."""
     model = PyTorch.wrap(lab.build(name))
     prompts = [lab.prompt(4 + 3 * i) for i in range(8)]
     alone = [lab.greedy(model, [ids], 8)[0] for ids in prompts]

@@ -18,6 +18,7 @@ COMMANDS = [
     ["generate"],
     ["chat"],
     ["score"],
+    ["verify"],
     ["parts"],
     ["recipes", "list"],
     ["recipes", "show"],
@@ -43,7 +44,7 @@ def test_every_command_has_help_with_an_example(genkit: Any, command: list[str])
 def test_help_lists_commands_and_those_of_plugins(genkit: Any) -> None:
     done = genkit("--help")
     assert done.status == 0
-    for name in ("generate", "chat", "score", "parts", "recipes", "plugins", "doctor"):
+    for name in ("generate", "chat", "score", "verify", "parts", "recipes", "plugins", "doctor"):
         assert f"\n  {name} " in done.out
     assert "\n  hello     Say hello." in done.out
 

@@ -84,6 +84,7 @@ def test_a_run_repeats_under_the_seed_it_reports(genkit: Any, tiny: Path) -> Non
 
 
 def test_without_a_seed_every_call_draws_its_own(genkit: Any, tiny: Path) -> None:
+    """SEED-06."""
     runs = [genkit("generate", "-r", tiny, "hi", "--json").json["results"][0] for _ in range(5)]
     assert len({run["seed"] for run in runs}) == 5
     assert len({tuple(run["token_ids"]) for run in runs}) == 5

@@ -11,11 +11,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from genkit.cli import chat, doctor, errors, generate, options, parts, plugins, recipes, score
+from genkit.cli import (
+    chat,
+    doctor,
+    errors,
+    generate,
+    options,
+    parts,
+    plugins,
+    recipes,
+    score,
+    verify,
+)
 from genkit.cli.plugin_commands import plugin_commands
 from genkit.cli.settings import Settings, settings_of
 
-_ORDER = ("generate", "chat", "score", "parts", "recipes", "plugins", "doctor")
+_ORDER = ("generate", "chat", "score", "verify", "parts", "recipes", "plugins", "doctor")
 
 
 class Commands(TyperGroup):
@@ -84,7 +95,7 @@ def _genkit(
     """Generate text with language models, from parts that plug together."""
 
 
-for module in (generate, chat, score, parts, recipes, plugins, doctor):
+for module in (generate, chat, score, verify, parts, recipes, plugins, doctor):
     module.add_to(app)
 
 

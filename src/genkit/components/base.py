@@ -115,6 +115,10 @@ class LogitsProcessor(Component):
     kind: ClassVar[str] = "logits_processor"
     keeps_argmax: ClassVar[bool] = False
     """Whether the most probable token is the same afterwards; the laws check it."""
+    may_empty: ClassVar[bool] = False
+    """Whether it may forbid every token of a row that has allowed ones, which ends the run."""
+    may_allow: ClassVar[bool] = False
+    """Whether it may allow a token that is forbidden already, as one that forces tokens does."""
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The new logits. Parts with state give another callable from `bind`."""

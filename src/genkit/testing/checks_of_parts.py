@@ -1,0 +1,166 @@
+"""Checks for the tests of plugins: all laws of a kind of part, on many drawn runs.
+
+A check is one line of a test: ``check_logits_processor(MyProcessor(strength=2))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from genkit.core.contracts import name_of
+from genkit.errors import MissingPackageError, UnsupportedError
+from genkit.recipes.recipe import plain
+from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.testing.history import History, Row
+from genkit.testing.law_broken import LawBroken
+from genkit.testing.part_laws import Law, global_generators_kept, law
+from genkit.testing.processor_laws import PROCESSOR_LAWS
+from genkit.testing.sampler_laws import SAMPLER_LAWS, draws_by_probability
+from genkit.testing.stop_criterion_laws import STOP_CRITERION_LAWS
+from genkit.text.tokenizer import Tokenizer
+
+__all__ = ["check_logits_processor", "check_sampler", "check_stop_criterion"]
+
+_VOCAB_SIZE = 12
+
+
+def check_logits_processor(
+    part: Any,
+    *,
+    vocab_size: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_examples: int | None = None,
+) -> None:
+    """Hold a logits processor to `PROCESSOR_LAWS`.
+
+    Args:
+        part: a component or a plain callable.
+        vocab_size: width of the logits; by default the tokenizer's, or small without one. Give it
+            where options name ids that a small vocabulary does not have.
+        tokenizer: the model's. By default there is none, or `ByteTokenizer` for a part that refuses
+            to be bound without.
+        max_examples: how many runs are drawn; by default what the active profile of Hypothesis
+            says.
+
+    Raises:
+        LawBroken: a law is broken; the run drawn is made as small as possible first.
+        MissingPackageError: Hypothesis is not installed.
+    """
+    _check(PROCESSOR_LAWS, part, vocab_size, tokenizer, max_examples)
+
+
+def check_sampler(
+    part: Any,
+    *,
+    distribution: bool = False,
+    vocab_size: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_examples: int | None = None,
+) -> None:
+    """Hold a sampler to `SAMPLER_LAWS`.
+
+    Args:
+        part, vocab_size, tokenizer, max_examples: as for `check_logits_processor`.
+        distribution: whether it is to draw each token with its probability, which is then tested
+            with fixed seeds.
+
+    Raises:
+        LawBroken, MissingPackageError: as `check_logits_processor`.
+    """
+    _check(SAMPLER_LAWS, part, vocab_size, tokenizer, max_examples)
+    if distribution:
+        law(draws_by_probability)(part, _distributions(vocab_size or _VOCAB_SIZE, tokenizer))
+
+
+def check_stop_criterion(
+    part: Any,
+    *,
+    vocab_size: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_examples: int | None = None,
+) -> None:
+    """Hold a stop criterion to `STOP_CRITERION_LAWS`.
+
+    Ids and texts that its options mention come often in the runs that are drawn.
+
+    Args:
+        part, vocab_size, tokenizer, max_examples: as for `check_logits_processor`.
+
+    Raises:
+        LawBroken, MissingPackageError: as `check_logits_processor`.
+    """
+    _check(STOP_CRITERION_LAWS, part, vocab_size, tokenizer, max_examples)
+
+
+def _check(
+    laws: Sequence[Law],
+    part: Any,
+    vocab_size: int | None,
+    tokenizer: Tokenizer | None,
+    max_examples: int | None,
+) -> None:
+    """Try each law on each drawn run."""
+    try:
+        from hypothesis import given, settings
+    except ImportError:
+        advice, purpose = "pip install hypothesis", f"the check of {name_of(part)!r}"
+        raise MissingPackageError("hypothesis", advice, purpose) from None
+    from genkit.testing.strategies import histories
+
+    if tokenizer is None and _needs_tokenizer(part, vocab_size or _VOCAB_SIZE):
+        tokenizer = ByteTokenizer()
+    size = vocab_size or (tokenizer.vocab_size if tokenizer else _VOCAB_SIZE)
+    favoured = sorted(set(_mentioned(plain(part), tokenizer)))
+    broken: list[Law] = []
+
+    def holds(history: History) -> None:
+        with global_generators_kept():  # so that what reads them breaks the same law again
+            for each in laws:
+                try:
+                    each(part, history)
+                except LawBroken:
+                    broken.append(each)
+                    if each is broken[0]:  # a smaller run is to break the same law
+                        raise
+
+    runs = histories(size, tokenizer=tokenizer, favoured=favoured)
+    chosen: dict[str, Any] = {} if max_examples is None else {"max_examples": max_examples}
+    plainly = settings(deadline=None, database=None, report_multiple_bugs=False, **chosen)
+    plainly(given(runs)(holds))()
+
+
+def _needs_tokenizer(part: Any, vocab_size: int) -> bool:
+    """Whether a part refuses to be bound without a tokenizer."""
+    row = Row((0,), (0,), torch.zeros(1, vocab_size))
+    try:
+        getattr(part, "bind", lambda run: part)(History((row,)).run(name_of(part)))
+    except UnsupportedError:
+        return True
+    except Exception:  # a law will name it
+        return False
+    return False
+
+
+def _mentioned(value: Any, tokenizer: Tokenizer | None) -> Iterator[int]:
+    """Ids that options may mean: whole numbers, and the ids of texts."""
+    if isinstance(value, str):
+        yield from tokenizer.encode(value, add_special_tokens=False) if tokenizer else ()
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _mentioned([*value.keys(), *value.values()], tokenizer)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _mentioned(item, tokenizer)
+
+
+def _distributions(vocab_size: int, tokenizer: Tokenizer | None) -> History:
+    """One row whose steps have different distributions: flat, steep, with forbidden tokens."""
+    flat = torch.zeros(vocab_size)
+    steep = torch.arange(vocab_size) * -0.7
+    holes = steep.flip(0).masked_fill(torch.arange(vocab_size) % 3 == 1, -torch.inf)
+    steps = torch.stack((flat, steep, holes, 1e4 + steep * 0.5))
+    return History((Row((0,), (0,) * len(steps), steps),), tokenizer=tokenizer)

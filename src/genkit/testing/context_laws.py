@@ -1,0 +1,68 @@
+"""The laws of contexts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from genkit.components.base import Component
+from genkit.errors import ContextLengthError
+from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.testing.law_broken import LawBroken
+from genkit.text.tokenizer import Tokenizer
+
+__all__ = ["check_context"]
+
+
+def check_context(part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None = None) -> None:
+    """Hold a context to what a pipeline asks of it.
+
+    It gives ids of the tokenizer, the same each time, and changes neither the prompt nor itself.
+    Ids that do not fit are refused or cut to what fits.
+
+    Args:
+        part: a context.
+        prompt: one that it takes.
+        tokenizer: by default `ByteTokenizer`.
+
+    Raises:
+        LawBroken: it does something else.
+    """
+    tokenizer = ByteTokenizer() if tokenizer is None else tokenizer
+    before, spec = copy.deepcopy(prompt), _dump(part)
+    ids = part.encode(prompt, tokenizer)
+    if not isinstance(ids, list) or not ids or not all(type(i) is int for i in ids):
+        raise LawBroken("encodes_to_ids", part, f"{prompt!r} became {ids!r}")
+    outside = [token_id for token_id in ids if not 0 <= token_id < tokenizer.vocab_size]
+    if outside:
+        raise LawBroken("encodes_to_ids", part, f"{outside[0]} is no id of the tokenizer")
+    again = part.encode(prompt, tokenizer)
+    if again != ids:
+        raise LawBroken("gives_the_same_again", part, f"first {ids}, then {again}")
+    _check_fit(part, ids, tokenizer)
+    if prompt != before:
+        raise LawBroken("leaves_what_it_is_given", part, f"{before!r} became {prompt!r}")
+    if _dump(part) != spec:
+        raise LawBroken("leaves_its_spec", part, f"{spec!r} became {_dump(part)!r}")
+
+
+def _check_fit(part: Any, ids: list[int], tokenizer: Tokenizer) -> None:
+    given = list(ids)
+    for longest in (None, len(ids), *range(len(ids) - 1, 0, -1)):
+        try:
+            fitted = part.fit(ids, longest, "a limit", tokenizer)
+        except ContextLengthError:
+            if longest is not None and longest < len(given):
+                continue
+            raise LawBroken("keeps_what_fits", part, f"refused {len(given)} ids") from None
+        if ids != given:
+            raise LawBroken("leaves_what_it_is_given", part, f"`fit` changed {given} to {ids}")
+        if longest is None or longest >= len(given):
+            if fitted != given:
+                raise LawBroken("keeps_what_fits", part, f"{given} fits and became {fitted}")
+        elif not 0 < len(fitted) <= longest:
+            raise LawBroken("keeps_what_fits", part, f"{len(fitted)} ids where {longest} fit")
+
+
+def _dump(part: Any) -> Any:
+    return part.model_dump() if isinstance(part, Component) else None

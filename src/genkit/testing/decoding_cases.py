@@ -1,0 +1,87 @@
+"""Hypothesis strategies: models, pipelines and cases for the laws of decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from genkit.components.processors import RepetitionPenalty, TopK
+from genkit.components.samplers import Categorical, Greedy
+from genkit.components.stopping import Eos
+from genkit.core import contracts
+from genkit.pipeline import Pipeline
+from genkit.testing.case import Case
+from genkit.testing.tiny_model import TinyModel
+
+ARCHITECTURES: tuple[dict[str, Any], ...] = (
+    {"positions": "learned", "num_layers": 1},
+    {},
+    {"positions": "learned", "window": 3, "num_layers": 1},
+    {"window": 4, "num_layers": 1, "num_heads": 4, "num_kv_heads": 4},
+    {"positions": "learned", "window": (None, 4)},
+    {"window": (5, None), "num_heads": 6, "num_kv_heads": 3},
+    {"positions": "alibi", "window": (4, 2), "num_heads": 4, "num_kv_heads": 1},
+)
+"""Options of `TinyModel`: kinds of positions, windows that may differ by layer, head layouts."""
+
+_END_IDS = range(0, 260, 9)  # one step in nine ends a row, so that rows leave at different times
+
+
+@lru_cache(maxsize=64)
+def _tiny_model(architecture: int, seed: int, dtype: torch.dtype) -> TinyModel:
+    options = ARCHITECTURES[architecture]
+    return TinyModel(seed, dtype=dtype, eos_token_ids=_END_IDS, **options)
+
+
+def tiny_models(dtype: torch.dtype = torch.float64) -> st.SearchStrategy[TinyModel]:
+    """Small random models; equal draws give the same object."""
+    architectures = st.integers(0, len(ARCHITECTURES) - 1)
+    return st.builds(_tiny_model, architectures, st.integers(0, 2), st.just(dtype))
+
+
+def pipelines(
+    models: st.SearchStrategy[Any],
+    managers: st.SearchStrategy[Any],
+    decoders: st.SearchStrategy[Any] | None = None,
+) -> st.SearchStrategy[Pipeline]:
+    """Pipelines over these models and managers, greedy or drawing, with and without processors."""
+    processors: list[Sequence[Any]] = [(), (RepetitionPenalty(penalty=3.0), TopK(k=20))]
+    return st.builds(
+        _pipeline,
+        models,
+        managers,
+        st.none() if decoders is None else decoders,
+        st.sampled_from(processors),
+        st.sampled_from((Greedy(), Categorical())),
+    )
+
+
+def _pipeline(
+    model: Any, manager: Any, decoder: Any, processors: Sequence[Any], sampler: Any
+) -> Pipeline:
+    return Pipeline(
+        model,
+        cache=manager,
+        decoder=decoder,
+        processors=processors,
+        sampler=sampler,
+        stop_criteria=[Eos()],
+    )
+
+
+@st.composite
+def cases(draw: Callable[..., Any], model: contracts.Model, longest: int = 10) -> Case:
+    """Up to three short prompts, half of the time with a common beginning."""
+    ids = st.integers(0, model.vocab_size - 1)
+    room = longest if model.context_length is None else min(longest, model.context_length // 4)
+    stem = tuple(draw(st.lists(ids, max_size=room // 2)))
+    ending = st.lists(ids, min_size=1, max_size=max(1, room - len(stem))).map(tuple)
+    prompts = draw(st.lists(ending.map(lambda end: stem + end), min_size=1, max_size=3))
+    seeds = draw(st.lists(st.integers(0, 2**64 - 1), min_size=len(prompts), max_size=len(prompts)))
+    return Case(
+        tuple(prompts), tuple(seeds), draw(st.integers(1, 5)), draw(st.integers(0, 2**16 - 1))
+    )

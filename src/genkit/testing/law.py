@@ -1,0 +1,103 @@
+"""A law of decoding: a statement that can be tried on any pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from genkit.core.contracts import name_of
+from genkit.pipeline import Pipeline
+from genkit.testing.case import Case
+from genkit.testing.comparison import grade_of
+from genkit.testing.finding import Finding
+from genkit.testing.variant import with_new_cache
+
+EXACT = frozenset({"exact", "tolerance"})
+"""Grades of cache managers whose results are those without a cache."""
+
+EVERY_GRADE = frozenset({"exact", "tolerance", "lossy"})
+
+
+@dataclass(frozen=True)
+class Law:
+    """Two ways to the same thing.
+
+    Attributes:
+        name: short, as `genkit verify` lists it.
+        statement: what holds, in one sentence.
+        check: goes both ways with one case and compares.
+        grades: of the cache managers for which it holds.
+        needs: capabilities of model and cache together, without which it says nothing.
+        needs_tokenizer: whether it is about text.
+    """
+
+    name: str
+    statement: str
+    check: Callable[[Pipeline, Case], Finding]
+    grades: frozenset[str] = EVERY_GRADE
+    needs: frozenset[str] = frozenset()
+    needs_tokenizer: bool = False
+
+    def why_not(self, pipeline: Pipeline) -> str:
+        """Why the law says nothing about a pipeline; empty if it does."""
+        cache = f"the cache {name_of(pipeline.parts.cache)!r}"
+        grade = grade_of(pipeline.parts.cache)
+        if grade not in self.grades:
+            return f"{cache} is {grade}"
+        if missing := sorted(self.needs - capabilities(pipeline)):
+            return f"the model with {cache} does not support {', '.join(missing)}"
+        if self.needs_tokenizer and pipeline.tokenizer is None:
+            return "there is no tokenizer"
+        return ""
+
+    def examine(self, pipeline: Pipeline, case: Case) -> Finding:
+        """What one case shows; an exception is a mismatch like any other.
+
+        What earlier runs have left in the cache manager would shorten the way of the law, so it
+        gets a manager that is new.
+        """
+        try:
+            return self.check(with_new_cache(pipeline), case)
+        except Exception as error:
+            words = f"raised {type(error).__name__}: {error} (prompts {list(case.prompts)})"
+            return Finding(cases=1, mismatches=1, detail=words, error=error)
+
+    def judge(self, pipeline: Pipeline, cases: Iterable[Case]) -> Verdict:
+        """What several cases show together."""
+        if reason := self.why_not(pipeline):
+            return Verdict(self, Finding(), reason)
+        return Verdict(self, sum((self.examine(pipeline, case) for case in cases), Finding()))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out about a law.
+
+    Attributes:
+        law: the law.
+        finding: what was seen.
+        not_applicable: why the law says nothing here; empty if it does.
+    """
+
+    law: Law
+    finding: Finding
+    not_applicable: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the law holds; None if it says nothing here."""
+        return None if self.not_applicable else self.finding.holds
+
+    @property
+    def detail(self) -> str:
+        """Why it does not hold or does not apply, in words."""
+        return self.not_applicable or self.finding.summary
+
+
+def capabilities(pipeline: Pipeline) -> frozenset[str]:
+    """What a pipeline's model supports with its cache manager."""
+    supports = getattr(pipeline.parts.cache, "supports", None)
+    offered: frozenset[str] = (
+        supports(pipeline.model) if callable(supports) else pipeline.model.supports
+    )
+    return offered

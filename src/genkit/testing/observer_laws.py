@@ -1,0 +1,43 @@
+"""The laws of observers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from genkit.components.samplers import Categorical
+from genkit.pipeline import Pipeline
+from genkit.testing.law_broken import LawBroken
+from genkit.testing.tiny_model import TinyModel
+
+__all__ = ["check_observer"]
+
+_FUNCTIONS = ("genkit_run_started", "genkit_step", "genkit_run_finished", "genkit_run_failed")
+_NUM_STEPS = 6
+
+
+def check_observer(part: Any) -> None:
+    """Hold an observer to what a pipeline asks of it.
+
+    It has one of the four functions at least, and the logits of a run that it watches are those of
+    one that nobody watches.
+
+    Args:
+        part: the observer; runs of a small model are shown to it.
+
+    Raises:
+        LawBroken: it does something else.
+    """
+    if not any(callable(getattr(part, name, None)) for name in _FUNCTIONS):
+        raise LawBroken("has_a_function", part, f"it has none of {', '.join(_FUNCTIONS)}")
+    for step, (unseen, seen) in enumerate(zip(_logits([]), _logits([part]), strict=True)):
+        if not torch.equal(unseen, seen):
+            raise LawBroken("changes_nothing", part, f"step {step}: it wrote into the logits")
+
+
+def _logits(observers: list[Any]) -> list[torch.Tensor]:
+    """The logits of each step of a run that ends."""
+    pipeline = Pipeline(TinyModel(), sampler=Categorical(), stop_criteria=[], observers=observers)
+    steps = list(pipeline.decode([[3, 1], [4], [5, 9, 2]], seed=7, max_new_tokens=_NUM_STEPS))
+    return [torch.cat((step.raw_logits, step.logits)) for step in steps]

@@ -1,0 +1,141 @@
+"""The laws of logits processors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from genkit.testing.history import History
+from genkit.testing.part_laws import Evidence, Law, difference, law, played, shared_laws
+from genkit.testing.rehearsal import Rehearsal, play
+
+__all__ = ["PROCESSOR_LAWS"]
+
+# What is lowered by that much is meant to be forbidden.
+_FLOOR = 1e30
+# A value that several tokens share, so far below every logit there was, is a floor as well.
+_FAR_BELOW = 1e3
+_APART = 0.1
+
+
+def keeps_shape_dtype_and_device(part: Any, history: History) -> Evidence:
+    """The answer has shape, dtype and device of the logits."""
+    rehearsal = Rehearsal("logits_processor", part, history)
+    for step in range(history.num_steps):
+        answer = rehearsal.go()
+        given = rehearsal.given
+        if answer.dtype != given.dtype or answer.device != given.device:
+            yield (
+                f"step {step}: returned {answer.dtype} on {answer.device}, "
+                f"but was given {given.dtype} on {given.device}"
+            )
+
+
+def forbids_with_minus_infinity(part: Any, history: History) -> Evidence:
+    """The answer has neither NaN nor +inf, and no finite value that is meant to forbid."""
+    for step, (given, answer) in enumerate(_stages(part, history)):
+        for i, (before, after) in enumerate(zip(given, answer, strict=True)):
+            for token_id in (after.isnan() | (after == math.inf)).nonzero()[:, 0].tolist():
+                yield f"{_at(i, step, token_id)} has {after[token_id].item()}"
+            for token_id in _floored(before, after).nonzero()[:, 0].tolist():
+                low = after[token_id].item()
+                yield f"{_at(i, step, token_id)} has the finite floor {low}; forbid with -inf"
+
+
+def _floored(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Which tokens have got a finite value that is meant to forbid them, bool `[vocab]`."""
+    finite = before.isfinite() & after.isfinite()
+    if not bool(finite.any()):
+        return finite
+    floored = finite & (before - after > _FLOOR)
+    far = finite & (after < before[finite].min() - _FAR_BELOW)
+    if bool(far.any()):
+        # Different logits that have become one value: nothing but a floor does that so far below.
+        values, groups = after[far].unique(return_inverse=True)
+        ends = [
+            torch.zeros_like(values).scatter_reduce(0, groups, before[far], end, include_self=False)
+            for end in ("amin", "amax")
+        ]
+        floored[far] |= (ends[1] - ends[0] > _APART)[groups]
+    return floored
+
+
+def revives_nothing(part: Any, history: History) -> Evidence:
+    """What is forbidden stays so, unless the class says `may_allow`."""
+    if getattr(part, "may_allow", False):
+        return
+    for step, (given, answer) in enumerate(_stages(part, history)):
+        for i, token_id in ((given == -math.inf) & (answer != -math.inf)).nonzero().tolist():
+            found = answer[i, token_id].item()
+            yield f"{_at(i, step, token_id)} was forbidden and has {found}; see `may_allow`"
+
+
+def empties_no_row(part: Any, history: History) -> Evidence:
+    """A row that has allowed tokens keeps one, unless the class says `may_empty`."""
+    if getattr(part, "may_empty", False):
+        return
+    for step, (given, answer) in enumerate(_stages(part, history)):
+        emptied = given.isfinite().any(-1) & (answer == -math.inf).all(-1)
+        for i in emptied.nonzero()[:, 0].tolist():
+            count = int(given[i].isfinite().sum())
+            yield f"row {i}, step {step}: all of {count} allowed tokens forbidden; see `may_empty`"
+
+
+def leaves_empty_rows(part: Any, history: History) -> Evidence:
+    """A row of which every token is forbidden stays so, and the others do not notice.
+
+    A class that says `may_allow` may answer anything but NaN.
+    """
+    first, *others = history.rows
+    empty = replace(first, logits=torch.full_like(first.logits, -math.inf))
+    may_allow = getattr(part, "may_allow", False)
+    expected = played("logits_processor", part, history)
+    answers = play("logits_processor", part, history.of([empty, *others]))
+    for step, answer in enumerate(answers):
+        allowed = answer[0].isnan() if may_allow else answer[0] != -math.inf
+        for token_id in allowed.nonzero()[:, 0].tolist():
+            found = answer[0, token_id].item()
+            yield f"{_at(0, step, token_id)} of an empty row has {found}"
+        for i in range(1, len(history)):
+            what = difference(expected[step][i], answer[i], 1e-5)
+            if what is not None:
+                yield f"row {i}, step {step}, beside an empty row: {what}"
+
+
+def keeps_the_argmax_it_promises(part: Any, history: History) -> Evidence:
+    """With `keeps_argmax`, the first of the largest logits is among the largest afterwards."""
+    if not getattr(part, "keeps_argmax", False):
+        return
+    for step, (given, answer) in enumerate(_stages(part, history)):
+        for i in given.isfinite().any(-1).nonzero()[:, 0].tolist():
+            token_id = int(given[i].argmax())
+            if answer[i, token_id] < answer[i].max():
+                yield (
+                    f"{_at(i, step, token_id)} was the most probable; "
+                    f"afterwards token {int(answer[i].argmax())} is"
+                )
+
+
+def _stages(part: Any, history: History) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The logits before and after the part, step by step."""
+    answers = played("logits_processor", part, history)
+    return [(history.logits(step), answer) for step, answer in enumerate(answers)]
+
+
+def _at(row: int, step: int, token_id: int) -> str:
+    return f"row {row}, step {step}: token {token_id}"
+
+
+PROCESSOR_LAWS: tuple[Law, ...] = (
+    law(keeps_shape_dtype_and_device),
+    law(forbids_with_minus_infinity),
+    law(revives_nothing),
+    law(empties_no_row),
+    law(keeps_the_argmax_it_promises),
+    *shared_laws("logits_processor"),
+    law(leaves_empty_rows),
+)
+"""Every law of a logits processor; ``law(part, history)`` raises `LawBroken`."""

@@ -1,0 +1,426 @@
+"""Broken doubles, each with one bug that people have met, and the law that catches it.
+
+A double that is right stands beside each kind, so that it is the bug which is caught.
+"""
+
+import random
+
+import pytest
+import torch
+
+from genkit import caches, decoders, samplers, stopping
+from genkit.components.caches.wrapped import WrappedCache
+from genkit.core.loop import autoregressive
+from genkit.pipeline import Pipeline
+from genkit.testing import LAWS, Case, LawBroken, TinyModel, check_cache_manager
+from genkit.testing.decoder_laws import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
+from genkit.testing.model_laws import MODEL_LAWS
+from genkit.testing.tiny_model import TinyCache
+
+EVERY_LAW = {law.name: law for law in (*LAWS, *MODEL_LAWS, *DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP)}
+ENDS = range(0, 260, 9)
+
+
+def make_cases(count: int = 12) -> list[Case]:
+    """Three prompts of up to nine ids each, of which two begin alike."""
+    choices = random.Random(5)
+
+    def ids(n: int) -> tuple[int, ...]:
+        return tuple(choices.randrange(260) for _ in range(n))
+
+    cases = []
+    for choice in range(count):
+        stem = ids(choices.randint(1, 5))
+        prompts = (stem + ids(choices.randint(1, 4)), stem + ids(1), ids(choices.randint(1, 6)))
+        cases.append(Case(prompts, (choice, 7, 2**63 + choice), 5, choice))
+    return cases
+
+
+CASES = make_cases()
+
+
+def judge(law: str, model=None, num_cases=12, **parts):
+    parts.setdefault("stop_criteria", [stopping.Eos()])
+    model = make_model() if model is None else model
+    return EVERY_LAW[law].judge(Pipeline(model, **parts), CASES[:num_cases])
+
+
+def make_model(kind=TinyModel, **options):
+    return kind(dtype=torch.float64, eos_token_ids=ENDS, **options)
+
+
+# Models
+
+
+class WiderWindowWhenCached(TinyModel):
+    def last(self, input_ids, cache, n):
+        self.windows = (3 if cache.length == 0 else 4,) * self.num_layers
+        return super().last(input_ids, cache, n)
+
+
+class CountsPads(TinyModel):
+    def _positions(self, columns, starts):
+        return columns.expand(len(starts), -1)
+
+
+class StartsFromWidths(TinyModel):
+    """The tokenizer has padded already, so all rows look equally wide."""
+
+    def last(self, input_ids, cache, n):
+        return super().last(input_ids, NoStarts(cache, cache.supports), n)
+
+
+class NoStarts(WrappedCache):
+    @property
+    def starts(self):
+        return torch.zeros_like(self.inner.starts)
+
+
+class SeesWholeBlock(TinyModel):
+    """Claims `block`, and forgets that the tokens of a block must not see each other's future."""
+
+    def _sees(self, i, distance):
+        _, queries, keys = distance.shape
+        seen = super()._sees(i, distance)
+        return torch.ones_like(seen) if 1 < queries < keys else seen
+
+
+class RemembersItsRun(TinyModel):
+    """The number of columns fed is kept on the model and not in the cache."""
+
+    def last(self, input_ids, cache, n):
+        self.num_fed = input_ids.shape[1] + (self.num_fed if cache.length else 0)
+        return super().last(input_ids, cache, n)
+
+    def _positions(self, columns, starts):
+        return super()._positions(self.num_fed - len(columns) + columns - columns[0], starts)
+
+
+class AdvancesFirst(TinyModel):
+    def last(self, input_ids, cache, n):
+        before = cache.length
+        cache.open()
+        cache.advance(input_ids.shape[1])
+        return super().last(input_ids, AdvancedBefore(cache, before), n)
+
+
+class AdvancedBefore:
+    def __init__(self, inner, length):
+        self.inner, self.length = inner, length
+
+    def __getattr__(self, attribute):
+        return getattr(self.inner, attribute)
+
+    def open(self):
+        pass
+
+    def advance(self, n):
+        pass
+
+
+class FirstInsteadOfLast(TinyModel):
+    def last(self, input_ids, cache, n):
+        logits = super().last(input_ids, cache, input_ids.shape[1])
+        return logits[:, :n] if n > 1 else logits[:, -1:]
+
+
+class WritesIntoItsWeights(TinyModel):
+    def last(self, input_ids, cache, n):
+        self.head.numpy()[0, 0] += 1e-13  # no version counter moves
+        return super().last(input_ids, cache, n)
+
+
+class EndsOutsideItsVocabulary(TinyModel):
+    def __init__(self, **options):
+        super().__init__(**{**options, "eos_token_ids": [260]})
+
+
+# Cache managers
+
+
+class Around:
+    """A manager that hands out the model's cache in a wrapper."""
+
+    name = "around"
+
+    def __init__(self, kind, grade="exact"):
+        self.kind, self.grade = kind, grade
+
+    def acquire(self, model, state):
+        return self.kind(model.new_cache(state), model.supports)
+
+    def release(self, cache, state):
+        pass
+
+
+class TrimsOneLayerLess(TinyCache):
+    def open(self):
+        pass
+
+    def crop(self, length):
+        kept = self._layers[-1], self._columns[-1]
+        super().crop(length)
+        self._layers[-1], self._columns[-1] = kept
+
+
+class Trimming(caches.Dynamic):
+    def acquire(self, model, state):
+        return TrimsOneLayerLess(model.num_layers, state.starts, model.supports)
+
+
+class OneCacheForAllRuns:
+    def __init__(self):
+        self.cache = None
+
+    def acquire(self, model, state):
+        new = model.new_cache(state)
+        self.cache = self.cache or new
+        self.cache.crop(0)
+        self.cache.starts = new.starts
+        return self.cache
+
+    def release(self, cache, state):
+        pass
+
+
+class ForgetsLastLayer(WrappedCache):
+    def reorder(self, indices):
+        keys, values = self.layers[-1]
+        super().reorder(indices)
+        rows = [i % len(keys) for i in range(len(indices))]
+        self.replace(len(self.layers) - 1, keys[rows], values[rows])
+
+
+class ForgetsStarts(WrappedCache):
+    def reorder(self, indices):
+        starts = self.inner.starts
+        super().reorder(indices)
+        self.inner.starts = starts[[i % len(starts) for i in range(len(indices))]]
+
+
+class PlainPrefix:
+    """Keeps what single prompts leave behind; right, unless it is told to be wrong."""
+
+    def __init__(self, too_many=0, copies=True):
+        self.too_many, self.copies = too_many, copies
+        self.stored = []
+
+    def acquire(self, model, state):
+        cache = model.new_cache(state)
+        ids = state.token_ids[0].tolist()
+        if len(state) > 1 or not self.stored:
+            return cache
+        length, layers, columns = max(
+            ((self._common(ids, old), layers, columns) for old, layers, columns in self.stored),
+            key=lambda found: found[0],
+        )
+        cache.advance(length)
+        for i, (keys, values) in enumerate(layers):
+            held = keys[:, :, :length], values[:, :, :length]
+            cache._layers[i] = tuple(part.clone() for part in held) if self.copies else held
+            cache._columns[i] = columns[:, :length]
+        return cache
+
+    def _common(self, ids, old):
+        count = 0
+        while count < min(len(ids) - 1, len(old)) and ids[count] == old[count]:
+            count += 1
+        return min(count + self.too_many, len(ids) - 1, len(old))
+
+    def release(self, cache, state):
+        if len(state) == 1 and not state.starts[0] and cache.length:
+            layers = [tuple(part.clone() for part in layer) for layer in cache.layers]
+            columns = torch.arange(cache.length)[None]
+            self.stored.append((state.token_ids[0, : cache.length].tolist(), layers, columns))
+
+
+class RoundedAtOnce(WrappedCache):
+    """Eight bits in steps that are fixed: rounding again changes nothing."""
+
+    def advance(self, n):
+        super().advance(n)
+        for i, (keys, values) in enumerate(self.layers):
+            self.replace(i, self.round(keys), self.round(values))
+
+    def round(self, numbers):
+        return (numbers * 16).round() / 16
+
+
+class RoundedAtEachStep(RoundedAtOnce):
+    """The step follows the range of all that is held, so everything moves when it grows."""
+
+    def round(self, numbers):
+        step = numbers.abs().amax((1, 2, 3), keepdim=True) / 7
+        return (numbers / step).round() * step
+
+
+# Processors, samplers, stop criteria, decoders
+
+
+class PenalisesForEver:
+    """Its memory is on the spec, so it goes on from run to run."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def __call__(self, state, logits):
+        logits = logits.clone()
+        logits[:, sorted(self.seen)] -= 50
+        self.seen.update(logits.argmax(-1).tolist())
+        return logits
+
+
+def drawn_globally(state, logits):
+    return torch.multinomial(logits.softmax(-1), 1)[:, 0]
+
+
+def drawn_by_place(state, logits):
+    running = logits.softmax(-1).cumsum(-1).contiguous()
+    drawn = (state.rng.uniform("place") + 0.37 * torch.arange(len(state))) % 1
+    return torch.searchsorted(running, drawn[:, None])[:, 0].clamp(max=259)
+
+
+def drawn_rightly(state, logits):
+    running = logits.softmax(-1).cumsum(-1).contiguous()
+    return torch.searchsorted(running, state.rng.uniform("place")[:, None].contiguous())[
+        :, 0
+    ].clamp(max=259)
+
+
+def looks_at_first_row(state):
+    return (state.last_ids[0] % 3 == 0).expand(len(state))
+
+
+class CutsWithoutHoldingBack:
+    """Cuts the text to nothing at the end, and never told streams to wait."""
+
+    def __call__(self, state):
+        return state.num_generated >= 3
+
+    def report(self, state, i):
+        return {"text_end": 0}
+
+
+def leaves_cache_behind(model, manager, processors, sampler, stop_criteria, state):
+    class Once:
+        def acquire(self, *arguments):
+            return manager.acquire(*arguments)
+
+        def release(self, cache, state):
+            pass
+
+    steps = autoregressive(model, Once(), processors, sampler, stop_criteria, state)
+    yield from steps
+    manager.release(manager.acquire(model, state), state)
+
+
+def repeats_last_step(model, manager, processors, sampler, stop_criteria, state):
+    for step in autoregressive(model, manager, processors, sampler, stop_criteria, state):
+        yield step
+    yield step
+
+
+def takes_second_best(model, manager, processors, sampler, stop_criteria, state):
+    def second(state, logits):
+        return logits.topk(2).indices[:, 1]
+
+    yield from autoregressive(model, manager, processors, second, stop_criteria, state)
+
+
+LEARNED = {"positions": "learned"}
+
+MUTANTS = {
+    "window off by one in the cached path": (
+        "cached = uncached", lambda: {"model": make_model(WiderWindowWhenCached, window=3)}),
+    "positions count the pads": (
+        "any left padding", lambda: {"model": make_model(CountsPads, **LEARNED)}),
+    "positions from widths": (
+        "batch = single", lambda: {"model": make_model(StartsFromWidths)}),
+    "a block that is not causal": (
+        "any prefill split", lambda: {"model": make_model(SeesWholeBlock)}),
+    "a model that remembers its run": (
+        "at the same time = alone", lambda: {"model": make_model(RemembersItsRun, **LEARNED)}),
+    "the same, as an attribute": (
+        "the model stays as it is", lambda: {"model": make_model(RemembersItsRun, **LEARNED)}),
+    "advance before the forward": (
+        "a failed forward changes nothing", lambda: {"model": make_model(AdvancesFirst)}),
+    "the first positions for the last": (
+        "logits of the last positions", lambda: {"model": make_model(FirstInsteadOfLast)}),
+    "weights written through a view": (
+        "the model stays as it is", lambda: {"model": make_model(WritesIntoItsWeights)}),
+    "an end token that is no token": (
+        "facts are true", lambda: {"model": EndsOutsideItsVocabulary()}),
+    "crop forgets a layer": (
+        "crop then refill = never cropped", lambda: {"cache": Trimming()}),
+    "one cache for all runs": (
+        "at the same time = alone", lambda: {"cache": OneCacheForAllRuns()}),
+    "reorder forgets a layer": (
+        "reordered = never otherwise", lambda: {"cache": Around(ForgetsLastLayer)}),
+    "reorder forgets the starts": (
+        "reordered = never otherwise", lambda: {"cache": Around(ForgetsStarts)}),
+    "a prefix one token too long": (
+        "prefix reuse = fresh", lambda: {"cache": PlainPrefix(too_many=1)}),
+    "a prefix that is not copied": (
+        "memory is the run's own", lambda: {"cache": PlainPrefix(copies=False)}),
+    "everything rounded at each step": (
+        "rounded once", lambda: {"cache": Around(RoundedAtEachStep, "lossy")}),
+    "lossy, and says it is exact": (
+        "cached = uncached", lambda: {"cache": Around(RoundedAtOnce)}),
+    "a processor that keeps its state": (
+        "prefix reuse = fresh", lambda: {"processors": [PenalisesForEver()]}),
+    "a sampler with the global generator": (
+        "same seed = same tokens", lambda: {"sampler": drawn_globally}),
+    "a sampler that draws by place": (
+        "rows permuted = results permuted", lambda: {"sampler": drawn_by_place}),
+    "a criterion that looks at another row": (
+        "batch = single", lambda: {"stop_criteria": [looks_at_first_row]}),
+    "a text cut that streams did not wait for": (
+        "streamed = whole", lambda: {"stop_criteria": [CutsWithoutHoldingBack()]}),
+    "a decoder that releases another cache": (
+        "caches are released", lambda: {"decoder": leaves_cache_behind}),
+    "a decoder with steps after the end": (
+        "rows end once", lambda: {"decoder": repeats_last_step}),
+    "a decoder with its own sampler": (
+        "same as the plain loop", lambda: {"decoder": takes_second_best}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_mutant_is_caught(mutant: str) -> None:
+    law, make = MUTANTS[mutant]
+    verdict = judge(law, **make())
+    assert verdict.holds is False
+    assert verdict.finding.mismatches > 0 and verdict.detail == verdict.finding.detail
+
+
+HEALTHY = {
+    "model": lambda: {"model": make_model(window=3, **LEARNED)},
+    "wrapper": lambda: {"cache": Around(WrappedCache)},
+    "prefix": lambda: {"cache": PlainPrefix()},
+    "rounding": lambda: {"cache": Around(RoundedAtOnce, "lossy")},
+    "sampler": lambda: {"sampler": drawn_rightly},
+    "decoder": lambda: {"decoder": decoders.Autoregressive(), "sampler": samplers.Categorical()},
+}
+
+
+@pytest.mark.parametrize("double", HEALTHY)
+def test_the_same_doubles_without_the_bug_keep_every_law(double: str) -> None:
+    verdicts = [judge(law, num_cases=2, **HEALTHY[double]()) for law in EVERY_LAW]
+    assert {v.law.name: v.detail for v in verdicts if v.holds is False} == {}
+    assert sum(v.holds is None for v in verdicts) == (5 if double == "rounding" else 0)
+
+
+def test_a_check_names_the_law_and_the_first_place_where_it_is_broken() -> None:
+    message = "'around' breaks the law 'cached = uncached': .*row 0, step 1: the logits differ by"
+    with pytest.raises(LawBroken, match=message) as caught:
+        check_cache_manager(Around(RoundedAtOnce), max_examples=5)
+    assert caught.value.law == "cached = uncached"
+
+
+def test_a_mutant_is_no_pipeline_that_always_fails() -> None:
+    # The bug of each double shows in its law, and not because nothing works.
+    assert judge("batch = single", make_model(WiderWindowWhenCached, window=3), 4).holds
+    assert judge("cached = uncached", make_model(CountsPads, **LEARNED), 4).holds
+    assert judge("cached = uncached", make_model(SeesWholeBlock), 4).holds
+    assert judge("batch = single", num_cases=4, cache=PlainPrefix(copies=False)).holds
+    assert judge("any prefill split", num_cases=4, cache=Around(ForgetsLastLayer)).holds
