@@ -9,9 +9,9 @@ from genkit import Pipeline, caches, samplers
 from genkit.core.random import RowRandom
 from genkit.core.result import Stop
 from genkit.testing import Finding, TinyModel
-from genkit.testing.comparison import Comparison, largest_difference
-from genkit.testing.margins import distance_to_edge, lead, margin_of
-from genkit.testing.trace import Trace
+from genkit.testing.laws.comparison import Comparison, largest_difference
+from genkit.testing.laws.margins import distance_to_edge, lead, margin_of
+from genkit.testing.laws.trace import Trace
 
 END = Stop("end")
 

@@ -18,9 +18,9 @@ from genkit.testing import (
     check_cache_manager,
     check_decoder,
 )
-from genkit.testing.comparison import Comparison
-from genkit.testing.decoding_cases import ARCHITECTURES
-from genkit.testing.trace import trace_run
+from genkit.testing.checks.decoding_cases import ARCHITECTURES
+from genkit.testing.laws.comparison import Comparison
+from genkit.testing.laws.trace import trace_run
 
 MANAGERS: dict[str, list[Any]] = {
     "Dynamic": [caches.Dynamic()],

@@ -13,8 +13,8 @@ from genkit.components.caches.wrapped import WrappedCache
 from genkit.core.loop import autoregressive
 from genkit.pipeline import Pipeline
 from genkit.testing import LAWS, Case, LawBroken, TinyModel, check_cache_manager
-from genkit.testing.decoder_laws import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
-from genkit.testing.model_laws import MODEL_LAWS
+from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
+from genkit.testing.laws.model import MODEL_LAWS
 from genkit.testing.tiny_model import TinyCache
 
 EVERY_LAW = {law.name: law for law in (*LAWS, *MODEL_LAWS, *DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP)}

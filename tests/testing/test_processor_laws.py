@@ -13,8 +13,8 @@ from genkit.components.processors import MinP, RepetitionPenalty, Temperature, T
 from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import LawBroken, ScriptedModel, TinyModel, check_logits_processor
-from genkit.testing.history import History, Row
-from genkit.testing.processor_laws import PROCESSOR_LAWS
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.processor import PROCESSOR_LAWS
 
 BUILT_IN = [
     Temperature(temperature=0.7),

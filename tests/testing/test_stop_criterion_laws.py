@@ -17,8 +17,8 @@ from genkit.components.stopping import (
 from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import ByteTokenizer, LawBroken, check_stop_criterion
-from genkit.testing.history import History, Row
-from genkit.testing.stop_criterion_laws import STOP_CRITERION_LAWS
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
 
 BUILT_IN = [
     Eos(),

@@ -21,14 +21,14 @@ from genkit.testing import (
     Verification,
     verify,
 )
-from genkit.testing.decoder_laws import DECODER_LAWS
-from genkit.testing.law_row import LawRow
-from genkit.testing.loss import measure_loss
-from genkit.testing.model_laws import MODEL_LAWS
-from genkit.testing.processor_laws import PROCESSOR_LAWS
-from genkit.testing.sampler_laws import SAMPLER_LAWS
-from genkit.testing.stop_criterion_laws import STOP_CRITERION_LAWS
-from genkit.testing.trial import Trial
+from genkit.testing.laws.decoder import DECODER_LAWS
+from genkit.testing.laws.model import MODEL_LAWS
+from genkit.testing.laws.processor import PROCESSOR_LAWS
+from genkit.testing.laws.sampler import SAMPLER_LAWS
+from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
+from genkit.testing.verification.law_row import LawRow
+from genkit.testing.verification.loss import measure_loss
+from genkit.testing.verification.trial import Trial
 
 TEMPERATURE, TOP_K = processors.Temperature(temperature=0.9), processors.TopK(k=20)
 

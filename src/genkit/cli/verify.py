@@ -14,9 +14,9 @@ from genkit.cli.output import print_json, print_table, progress, remark
 from genkit.cli.pipelines import build, read_recipe
 
 if TYPE_CHECKING:
-    from genkit.testing.law_row import LawRow
-    from genkit.testing.loss import Loss
-    from genkit.testing.verification import Verification
+    from genkit.testing.verification.law_row import LawRow
+    from genkit.testing.verification.loss import Loss
+    from genkit.testing.verification.verify import Verification
 
 _EPILOG = """
 \b
@@ -63,7 +63,7 @@ def verify(
     """
     pipeline = build(ctx, read_recipe(ctx, recipe, overrides))
     with progress("Loading the laws ...") as report:
-        from genkit.testing.verification import verify as try_laws
+        from genkit.testing.verification.verify import verify as try_laws
 
         found = try_laws(pipeline, num_cases=cases, seed=seed, progress=report)
     if json:

@@ -14,40 +14,40 @@ from genkit.testing.scripted_model import ScriptedModel
 from genkit.testing.tiny_model import TinyModel
 
 if TYPE_CHECKING:
-    from genkit.testing.case import Case as Case
-    from genkit.testing.checks_of_decoding import check_backend as check_backend
-    from genkit.testing.checks_of_decoding import check_cache_manager as check_cache_manager
-    from genkit.testing.checks_of_decoding import check_decoder as check_decoder
-    from genkit.testing.checks_of_parts import check_logits_processor as check_logits_processor
-    from genkit.testing.checks_of_parts import check_sampler as check_sampler
-    from genkit.testing.checks_of_parts import check_stop_criterion as check_stop_criterion
-    from genkit.testing.context_laws import check_context as check_context
-    from genkit.testing.decoding_laws import LAWS as LAWS
-    from genkit.testing.finding import Finding as Finding
-    from genkit.testing.law import Law as Law
-    from genkit.testing.law import Verdict as Verdict
-    from genkit.testing.law_broken import LawBroken as LawBroken
-    from genkit.testing.observer_laws import check_observer as check_observer
-    from genkit.testing.verification import Verification as Verification
-    from genkit.testing.verification import verify as verify
+    from genkit.testing.checks.decoding import check_backend as check_backend
+    from genkit.testing.checks.decoding import check_cache_manager as check_cache_manager
+    from genkit.testing.checks.decoding import check_decoder as check_decoder
+    from genkit.testing.checks.parts import check_logits_processor as check_logits_processor
+    from genkit.testing.checks.parts import check_sampler as check_sampler
+    from genkit.testing.checks.parts import check_stop_criterion as check_stop_criterion
+    from genkit.testing.laws.case import Case as Case
+    from genkit.testing.laws.context import check_context as check_context
+    from genkit.testing.laws.decoding import LAWS as LAWS
+    from genkit.testing.laws.finding import Finding as Finding
+    from genkit.testing.laws.law import Law as Law
+    from genkit.testing.laws.law import Verdict as Verdict
+    from genkit.testing.laws.law_broken import LawBroken as LawBroken
+    from genkit.testing.laws.observer import check_observer as check_observer
+    from genkit.testing.verification.verify import Verification as Verification
+    from genkit.testing.verification.verify import verify as verify
 
 _OBJECTS = {
-    "Case": "genkit.testing.case",
-    "Finding": "genkit.testing.finding",
-    "LAWS": "genkit.testing.decoding_laws",
-    "Law": "genkit.testing.law",
-    "LawBroken": "genkit.testing.law_broken",
-    "Verdict": "genkit.testing.law",
-    "Verification": "genkit.testing.verification",
-    "verify": "genkit.testing.verification",
-    "check_backend": "genkit.testing.checks_of_decoding",
-    "check_cache_manager": "genkit.testing.checks_of_decoding",
-    "check_context": "genkit.testing.context_laws",
-    "check_decoder": "genkit.testing.checks_of_decoding",
-    "check_logits_processor": "genkit.testing.checks_of_parts",
-    "check_observer": "genkit.testing.observer_laws",
-    "check_sampler": "genkit.testing.checks_of_parts",
-    "check_stop_criterion": "genkit.testing.checks_of_parts",
+    "Case": "genkit.testing.laws.case",
+    "Finding": "genkit.testing.laws.finding",
+    "LAWS": "genkit.testing.laws.decoding",
+    "Law": "genkit.testing.laws.law",
+    "LawBroken": "genkit.testing.laws.law_broken",
+    "Verdict": "genkit.testing.laws.law",
+    "Verification": "genkit.testing.verification.verify",
+    "verify": "genkit.testing.verification.verify",
+    "check_backend": "genkit.testing.checks.decoding",
+    "check_cache_manager": "genkit.testing.checks.decoding",
+    "check_context": "genkit.testing.laws.context",
+    "check_decoder": "genkit.testing.checks.decoding",
+    "check_logits_processor": "genkit.testing.checks.parts",
+    "check_observer": "genkit.testing.laws.observer",
+    "check_sampler": "genkit.testing.checks.parts",
+    "check_stop_criterion": "genkit.testing.checks.parts",
 }
 
 __all__ = [

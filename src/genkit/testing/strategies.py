@@ -18,7 +18,7 @@ from genkit.components.base import Component
 from genkit.errors import GenkitError, MissingPackageError
 from genkit.recipes.schema import LISTS, SECTIONS, VERSION
 from genkit.testing.byte_tokenizer import ByteTokenizer
-from genkit.testing.history import History, Row
+from genkit.testing.laws.history import History, Row
 from genkit.testing.tiny_model import TinyModel
 from genkit.text.tokenizer import Tokenizer
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from genkit.testing.history import History, Row
-from genkit.testing.part_laws import Evidence, Law, law, played, shared_laws
-from genkit.testing.rehearsal import Rehearsal, play
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.part import Evidence, Law, law, played, shared_laws
+from genkit.testing.laws.rehearsal import Rehearsal, play
 
 __all__ = ["SAMPLER_LAWS", "draws_by_probability"]
 

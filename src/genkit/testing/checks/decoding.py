@@ -12,13 +12,13 @@ from genkit.components.caches import Dynamic, Static
 from genkit.core.contracts import Model, name_of
 from genkit.errors import MissingPackageError
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
-from genkit.testing.decoder_laws import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
-from genkit.testing.decoding_laws import LAWS
-from genkit.testing.finding import Finding
-from genkit.testing.law import Law, Verdict
-from genkit.testing.law_broken import LawBroken
-from genkit.testing.model_laws import MODEL_LAWS
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
+from genkit.testing.laws.decoding import LAWS
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.law import Law, Verdict
+from genkit.testing.laws.law_broken import LawBroken
+from genkit.testing.laws.model import MODEL_LAWS
 
 __all__ = ["check_backend", "check_cache_manager", "check_decoder"]
 
@@ -105,7 +105,7 @@ def _check(
     except ImportError:
         advice, purpose = "pip install hypothesis", f"the check of {name!r}"
         raise MissingPackageError("hypothesis", advice, purpose) from None
-    from genkit.testing.decoding_cases import cases, pipelines, tiny_models
+    from genkit.testing.checks.decoding_cases import cases, pipelines, tiny_models
 
     findings = {law.name: Finding() for law in laws}
     reasons: dict[str, str] = {}

@@ -14,8 +14,8 @@ from genkit.core.contracts import Cache, name_of
 from genkit.core.limits import Limits
 from genkit.errors import GenkitError
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case, Prompt
-from genkit.testing.variant import variant_of
+from genkit.testing.laws.case import Case, Prompt
+from genkit.testing.laws.variant import variant_of
 
 NUM_ROWS = 3
 _NUM_TOKENS = 8

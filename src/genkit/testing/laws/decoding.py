@@ -22,13 +22,13 @@ from genkit.components.caches import NoCache
 from genkit.components.samplers import Categorical, Greedy
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case, Prompt
-from genkit.testing.comparison import Comparison
-from genkit.testing.disturbances import GoingBack, InPieces, Shuffling, Spoiling, Watching
-from genkit.testing.finding import Finding
-from genkit.testing.law import EXACT, Law, capabilities
-from genkit.testing.trace import Trace, add_step, new_traces, trace_run
-from genkit.testing.variant import variant_of
+from genkit.testing.laws.case import Case, Prompt
+from genkit.testing.laws.comparison import Comparison
+from genkit.testing.laws.disturbances import GoingBack, InPieces, Shuffling, Spoiling, Watching
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.law import EXACT, Law, capabilities
+from genkit.testing.laws.trace import Trace, add_step, new_traces, trace_run
+from genkit.testing.laws.variant import variant_of
 
 _JOIN_TIMEOUT = 600.0  # seconds; a thread that never ends must not stop the test for good
 

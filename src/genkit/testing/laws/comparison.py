@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from genkit.pipeline import Pipeline
-from genkit.testing.finding import Finding
-from genkit.testing.margins import Margin, margin_of
-from genkit.testing.trace import Trace
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.margins import Margin, margin_of
+from genkit.testing.laws.trace import Trace
 
 ROUNDINGS = {
     torch.float64: 1000,

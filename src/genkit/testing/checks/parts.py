@@ -14,12 +14,12 @@ from genkit.core.contracts import name_of
 from genkit.errors import MissingPackageError, UnsupportedError
 from genkit.recipes.recipe import plain
 from genkit.testing.byte_tokenizer import ByteTokenizer
-from genkit.testing.history import History, Row
-from genkit.testing.law_broken import LawBroken
-from genkit.testing.part_laws import Law, global_generators_kept, law
-from genkit.testing.processor_laws import PROCESSOR_LAWS
-from genkit.testing.sampler_laws import SAMPLER_LAWS, draws_by_probability
-from genkit.testing.stop_criterion_laws import STOP_CRITERION_LAWS
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.law_broken import LawBroken
+from genkit.testing.laws.part import Law, global_generators_kept, law
+from genkit.testing.laws.processor import PROCESSOR_LAWS
+from genkit.testing.laws.sampler import SAMPLER_LAWS, draws_by_probability
+from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
 from genkit.text.tokenizer import Tokenizer
 
 __all__ = ["check_logits_processor", "check_sampler", "check_stop_criterion"]

@@ -8,13 +8,13 @@ from genkit.core.contracts import CAPABILITIES, Model
 from genkit.core.random import RowRandom
 from genkit.core.state import GenerationState
 from genkit.pipeline import Pipeline
-from genkit.testing.attributes import attributes_of
-from genkit.testing.case import Case
-from genkit.testing.comparison import Comparison, largest_difference
-from genkit.testing.faults import Fault, FaultyCache
-from genkit.testing.finding import Finding
-from genkit.testing.law import Law, capabilities
-from genkit.testing.trace import trace_run
+from genkit.testing.laws.attributes import attributes_of
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.comparison import Comparison, largest_difference
+from genkit.testing.laws.faults import Fault, FaultyCache
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.law import Law, capabilities
+from genkit.testing.laws.trace import trace_run
 
 
 def facts_are_true(pipeline: Pipeline, case: Case) -> Finding:

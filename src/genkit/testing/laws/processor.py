@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from genkit.testing.history import History
-from genkit.testing.part_laws import Evidence, Law, difference, law, played, shared_laws
-from genkit.testing.rehearsal import Rehearsal, play
+from genkit.testing.laws.history import History
+from genkit.testing.laws.part import Evidence, Law, difference, law, played, shared_laws
+from genkit.testing.laws.rehearsal import Rehearsal, play
 
 __all__ = ["PROCESSOR_LAWS"]
 

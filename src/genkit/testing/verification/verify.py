@@ -12,16 +12,16 @@ from genkit.components.caches import Dynamic
 from genkit.components.samplers import Greedy
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
-from genkit.testing.comparison import grade_of
-from genkit.testing.decoder_laws import DECODER_LAWS
-from genkit.testing.decoding_laws import LAWS
-from genkit.testing.law import Verdict
-from genkit.testing.law_row import LawRow
-from genkit.testing.loss import Loss, measure_loss
-from genkit.testing.model_laws import MODEL_LAWS
-from genkit.testing.part_rows import rows_of_parts
-from genkit.testing.trial import Trial
-from genkit.testing.variant import variant_of
+from genkit.testing.laws.comparison import grade_of
+from genkit.testing.laws.decoder import DECODER_LAWS
+from genkit.testing.laws.decoding import LAWS
+from genkit.testing.laws.law import Verdict
+from genkit.testing.laws.model import MODEL_LAWS
+from genkit.testing.laws.variant import variant_of
+from genkit.testing.verification.law_row import LawRow
+from genkit.testing.verification.loss import Loss, measure_loss
+from genkit.testing.verification.part_rows import rows_of_parts
+from genkit.testing.verification.trial import Trial
 
 __all__ = ["NUM_CASES", "Verification", "verify"]
 

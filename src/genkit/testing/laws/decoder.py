@@ -21,12 +21,12 @@ from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
-from genkit.testing.comparison import Comparison
-from genkit.testing.finding import Finding
-from genkit.testing.law import Law
-from genkit.testing.trace import trace_run
-from genkit.testing.variant import variant_of
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.comparison import Comparison
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.law import Law
+from genkit.testing.laws.trace import trace_run
+from genkit.testing.laws.variant import variant_of
 
 
 def plain_steps(pipeline: Pipeline, case: Case) -> Finding:

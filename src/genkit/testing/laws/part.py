@@ -24,9 +24,9 @@ import numpy as np
 import torch
 
 from genkit.components.base import Component
-from genkit.testing.history import History, Row
-from genkit.testing.law_broken import LawBroken
-from genkit.testing.rehearsal import Kind, PartFailed, Rehearsal, bind, play
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.law_broken import LawBroken
+from genkit.testing.laws.rehearsal import Kind, PartFailed, Rehearsal, bind, play
 
 Law = Callable[[Any, History], None]
 """``law(part, history)`` raises `LawBroken` where the part does not keep it."""

@@ -16,12 +16,12 @@ from genkit.core.result import Step
 from genkit.core.state import GenerationState
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
-from genkit.testing.comparison import Comparison, largest_difference
-from genkit.testing.disturbances import Detour
-from genkit.testing.law_row import finite
-from genkit.testing.trace import Trace, trace_run
-from genkit.testing.variant import variant_of, with_new_cache
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.comparison import Comparison, largest_difference
+from genkit.testing.laws.disturbances import Detour
+from genkit.testing.laws.trace import Trace, trace_run
+from genkit.testing.laws.variant import variant_of, with_new_cache
+from genkit.testing.verification.law_row import finite
 
 __all__ = ["Loss", "measure_loss"]
 

@@ -10,16 +10,16 @@ import torch
 
 from genkit.core.contracts import name_of
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
-from genkit.testing.history import History
-from genkit.testing.law_broken import LawBroken
-from genkit.testing.law_row import LawRow
-from genkit.testing.part_laws import Law
-from genkit.testing.processor_laws import PROCESSOR_LAWS
-from genkit.testing.rehearsal import play
-from genkit.testing.sampler_laws import SAMPLER_LAWS
-from genkit.testing.stop_criterion_laws import STOP_CRITERION_LAWS
-from genkit.testing.trial import goes_by_the_clock
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.history import History
+from genkit.testing.laws.law_broken import LawBroken
+from genkit.testing.laws.part import Law
+from genkit.testing.laws.processor import PROCESSOR_LAWS
+from genkit.testing.laws.rehearsal import play
+from genkit.testing.laws.sampler import SAMPLER_LAWS
+from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
+from genkit.testing.verification.law_row import LawRow
+from genkit.testing.verification.trial import goes_by_the_clock
 
 __all__ = ["rows_of_parts"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from genkit.components.base import Component
 from genkit.errors import ContextLengthError
 from genkit.testing.byte_tokenizer import ByteTokenizer
-from genkit.testing.law_broken import LawBroken
+from genkit.testing.laws.law_broken import LawBroken
 from genkit.text.tokenizer import Tokenizer
 
 __all__ = ["check_context"]

@@ -20,7 +20,7 @@ from genkit.core.contracts import (
 from genkit.core.loop import autoregressive, keep_rows
 from genkit.core.result import Step, Steps
 from genkit.core.state import GenerationState
-from genkit.testing.trace import Trace, add_step
+from genkit.testing.laws.trace import Trace, add_step
 
 Feed = Callable[[torch.Tensor, Any], torch.Tensor]
 """What a model is called with, and what it gives."""

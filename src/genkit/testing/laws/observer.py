@@ -8,7 +8,7 @@ import torch
 
 from genkit.components.samplers import Categorical
 from genkit.pipeline import Pipeline
-from genkit.testing.law_broken import LawBroken
+from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.tiny_model import TinyModel
 
 __all__ = ["check_observer"]

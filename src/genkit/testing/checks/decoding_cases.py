@@ -14,7 +14,7 @@ from genkit.components.samplers import Categorical, Greedy
 from genkit.components.stopping import Eos
 from genkit.core import contracts
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
+from genkit.testing.laws.case import Case
 from genkit.testing.tiny_model import TinyModel
 
 ARCHITECTURES: tuple[dict[str, Any], ...] = (

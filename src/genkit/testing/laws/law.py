@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from genkit.core.contracts import name_of
 from genkit.pipeline import Pipeline
-from genkit.testing.case import Case
-from genkit.testing.comparison import grade_of
-from genkit.testing.finding import Finding
-from genkit.testing.variant import with_new_cache
+from genkit.testing.laws.case import Case
+from genkit.testing.laws.comparison import grade_of
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.variant import with_new_cache
 
 EXACT = frozenset({"exact", "tolerance"})
 """Grades of cache managers whose results are those without a cache."""

@@ -10,7 +10,7 @@ import torch
 from genkit.core.contracts import name_of
 from genkit.core.loop import keep_rows
 from genkit.core.state import GenerationState
-from genkit.testing.history import History
+from genkit.testing.laws.history import History
 
 Kind = Literal["logits_processor", "sampler", "stop_criterion"]
 """The kinds of part that go through histories."""

@@ -11,7 +11,7 @@ import torch
 
 from genkit.components.samplers import Categorical, Greedy
 from genkit.core.random import RowRandom
-from genkit.testing.trace import Trace
+from genkit.testing.laws.trace import Trace
 
 Margin = Callable[[Trace, int], float]
 """The margin of a step of a trace."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from genkit.testing.history import History
-from genkit.testing.part_laws import Evidence, Law, law, shared_laws
-from genkit.testing.rehearsal import PartFailed, Rehearsal
+from genkit.testing.laws.history import History
+from genkit.testing.laws.part import Evidence, Law, law, shared_laws
+from genkit.testing.laws.rehearsal import PartFailed, Rehearsal
 from genkit.text.stream import Detokenizer
 from genkit.text.transcript import TextStream
 

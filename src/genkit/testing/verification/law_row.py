@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from genkit.testing.finding import Finding
-from genkit.testing.law import Verdict
+from genkit.testing.laws.finding import Finding
+from genkit.testing.laws.law import Verdict
 
 _FAR_LESS = 0.5
 """A row at a wrong place changes as much as the cache does, or more; a few roundings do not."""

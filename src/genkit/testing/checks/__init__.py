@@ -1,0 +1,1 @@
+"""Checks: all laws of a kind of part, on cases that Hypothesis draws."""

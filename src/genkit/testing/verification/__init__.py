@@ -1,0 +1,1 @@
+"""What `genkit verify` does: the laws, on a pipeline's own model and parts."""
