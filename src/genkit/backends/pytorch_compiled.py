@@ -110,8 +110,14 @@ class CompiledStep:
         if step is None:
             # PyTorch gives up on a function that was compiled often; each of these stands alone.
             alone = "isolate_recompiles" in inspect.signature(torch.compile).parameters
-            options: dict[str, Any] = {"isolate_recompiles": True} if alone else {}
-            step = torch.compile(self._step, fullgraph=True, backend=self._compiler, **options)
+            more: dict[str, Any] = {"isolate_recompiles": True} if alone else {}
+            step = torch.compile(
+                self._step,
+                fullgraph=True,
+                backend=self._compiler,
+                options={"guard_filter_fn": _worth_checking},
+                **more,
+            )
         try:
             logits = step(*_inputs(input_ids, cache, rooms))
         except Exception as error:
@@ -137,6 +143,14 @@ class CompiledStep:
             input_ids, **self._arguments(positions, mask, past)
         ).logits
         return logits[:, -1:]
+
+
+def _worth_checking(guards: Sequence[Any]) -> list[bool]:
+    """What is looked at in each call: tensors, weights included, and modes of PyTorch.
+
+    Checking every attribute of every layer again would take as long as computing one.
+    """
+    return [guard.guard_type in ("TENSOR_MATCH", "SHAPE_ENV", "GLOBAL_STATE") for guard in guards]
 
 
 def _key(rooms: Sequence[Layer], cache: PyTorchCache) -> Key:
