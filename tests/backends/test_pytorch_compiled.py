@@ -131,6 +131,29 @@ def test_without_a_static_cache_the_model_itself_runs_plainly(lab: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_module_that_is_changed_is_compiled_anew(lab: Any) -> None:
+    module = lab.build("llama")
+    model = compiled(module)
+    ids = lab.prompt(9)
+
+    def check() -> None:
+        wanted = pipeline(backends.PyTorch.wrap(module)).generate(ids)
+        assert pipeline(model, cache=caches.Static()).generate(ids).token_ids == wanted.token_ids
+
+    check()
+    attention = module.model.layers[0].self_attn
+    hook = attention.o_proj.register_forward_hook(lambda part, inputs, output: output * 3)
+    check()
+    hook.remove()
+    check()
+    attention.scaling = 0.9
+    check()
+    with torch.no_grad():
+        module.model.layers[1].mlp.up_proj.weight.mul_(2)
+    check()
+
+
+@pytest.mark.slow
 def test_the_real_compiler_gives_the_same_tokens(lab: Any) -> None:
     model = backends.PyTorch.wrap(lab.shared("llama").module, compile=True)
     wanted = pipeline(lab.shared("llama"), limit=40).generate([lab.prompt(9), lab.prompt(4)])

@@ -75,3 +75,21 @@ def test_tensors_of_inference_mode_have_a_version_too() -> None:
         weight = torch.ones(3)
     assert version_of([("w", weight)]) == version_of([("w", weight)])
     assert version_of([("w", weight)]) != version_of([("w", torch.ones(3))])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool])
+def test_what_pytorch_does_not_count_shows_in_the_values(dtype: torch.dtype) -> None:
+    weight = torch.zeros((5, 100), dtype=dtype)
+    before = version_of([("w", weight)])
+    weight.data[:] = 1
+    assert version_of([("w", weight)]) != before
+    with torch.inference_mode():
+        inside = torch.ones(7, dtype=dtype)
+        before = version_of([("w", inside)])
+        inside.zero_()
+    assert version_of([("w", inside)]) != before
+
+
+def test_no_number_is_a_version_of_its_own() -> None:
+    for weight in (torch.full((3,), torch.nan), torch.empty(0), torch.tensor(1.0)):
+        assert version_of([("w", weight)]) == version_of([("w", weight)])

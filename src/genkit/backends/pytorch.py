@@ -38,7 +38,7 @@ class PyTorch(Backend):
     prefill_chunk: int | None = Field(
         None,
         ge=1,
-        description="the most prompt tokens of one forward pass; less memory, the same logits",
+        description="the most prompt tokens of one forward pass; fewer take less memory",
     )
     compile: bool = Field(
         False,

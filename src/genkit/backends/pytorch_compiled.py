@@ -23,6 +23,10 @@ from genkit.errors import UnsupportedError
 
 _SMALLEST_BUFFER = 64
 
+_TRACING = threading.RLock()
+"""Held in each compiled step: PyTorch's tracer, which any call may come back to, is not made for
+several threads."""
+
 Key = tuple[int, bool, bool]
 """What needs a compilation of its own: buffer size, whether several rows, whether a mask."""
 
@@ -39,6 +43,9 @@ class CompiledStep:
     a single row with padding and one for several rows. It is made at the end of the first prefill
     that will need it: the first token comes late and no later one does, and a model that cannot be
     compiled is refused before its first token.
+
+    What is compiled is the module as it is then. Other weights are used as they are; a run that
+    begins after layers, hooks or plain attributes were changed compiles anew.
 
     Args:
         module: the transformers model.
@@ -59,12 +66,18 @@ class CompiledStep:
         self._arguments = arguments
         self._compiler = compiler
         self._steps: dict[Key, Callable[..., torch.Tensor]] = {}
-        self._compiling = threading.Lock()
+        self._form = _form_of(module)
 
     @property
     def num_compilations(self) -> int:
         """How many steps have been compiled."""
         return len(self._steps)
+
+    def refresh(self) -> None:
+        """A run begins: forget what was compiled of a module that has been changed since."""
+        form = _form_of(self._module)
+        if form != self._form:
+            self._form, self._steps = form, {}
 
     def prepare(self, cache: PyTorchCache) -> None:
         """Compile the step that follows, unless that was done before.
@@ -78,7 +91,7 @@ class CompiledStep:
         if not rooms or cache.length == rooms[0][0].shape[2] or _key(rooms, cache) in self._steps:
             return
         batch = rooms[0][0].shape[0]
-        with self._compiling:
+        with _TRACING:
             self._compile(torch.zeros((batch, 1), dtype=torch.int64, device=cache.device), cache)
 
     def __call__(self, input_ids: torch.Tensor, cache: PyTorchCache) -> torch.Tensor | None:
@@ -94,12 +107,12 @@ class CompiledStep:
         rooms = cache.rooms()
         if not rooms:
             return None
-        step = self._steps.get(_key(rooms, cache))
-        if step is None:  # rows have left, and one is alone now
-            with self._compiling:
+        with _TRACING:
+            step = self._steps.get(_key(rooms, cache))
+            if step is None:  # rows have left, and one is alone now
                 logits = self._compile(input_ids, cache)
-        else:
-            logits = step(*_inputs(input_ids, cache, rooms))
+            else:
+                logits = step(*_inputs(input_ids, cache, rooms))
         cache.written(1)
         return logits
 
@@ -109,8 +122,9 @@ class CompiledStep:
         step = self._steps.get(key)
         if step is None:
             # PyTorch gives up on a function that was compiled often; each of these stands alone.
-            alone = "isolate_recompiles" in inspect.signature(torch.compile).parameters
-            more: dict[str, Any] = {"isolate_recompiles": True} if alone else {}
+            alone = {"isolate_recompiles": True, "recompile_limit": 1000}
+            known = inspect.signature(torch.compile).parameters
+            more: dict[str, Any] = {name: alone[name] for name in alone if name in known}
             step = torch.compile(
                 self._step,
                 fullgraph=True,
@@ -143,6 +157,24 @@ class CompiledStep:
             input_ids, **self._arguments(positions, mask, past)
         ).logits
         return logits[:, -1:]
+
+
+def _form_of(module: torch.nn.Module) -> int:
+    """Another number after layers, hooks or plain attributes were changed."""
+    plain = (bool, int, float, str, type(None))
+    return hash(
+        tuple(
+            (
+                id(part),
+                part.training,
+                tuple(part._forward_hooks),
+                tuple(part._forward_pre_hooks),
+                id(vars(part).get("forward")),
+                tuple(value for value in vars(part).values() if isinstance(value, plain)),
+            )
+            for part in module.modules()
+        )
+    )
 
 
 def _worth_checking(guards: Sequence[Any]) -> list[bool]:

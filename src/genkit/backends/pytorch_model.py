@@ -126,8 +126,12 @@ class PyTorchModel:
             config = self.module.config.to_dict()
             facts = {key: value for key, value in config.items() if key not in _OF_THE_FILE}
             facts["class"] = type(self.module).__qualname__
-            weights = self.module.state_dict(keep_vars=True).items()
-            self._fingerprint = version, fingerprint_of(facts, weights)
+            # What is not saved counts too, such as the frequencies of a rotary embedding.
+            weights = {
+                **self.module.state_dict(keep_vars=True),
+                **dict(self.module.named_buffers()),
+            }
+            self._fingerprint = version, fingerprint_of(facts, weights.items())
         return self._fingerprint[1]
 
     @property
@@ -217,6 +221,7 @@ class PyTorchModel:
         else:
             room = state.max_length
             if static and self.compiled is not None:
+                self.compiled.refresh()
                 room = buffer_size(room)
             memory = AttentionMemory(self.facts.shared_layers, room, static)
         return PyTorchCache(starts, self.supports, memory, self.device)

@@ -180,8 +180,12 @@ class GrowingLayer(DynamicLayer):
         """Keep the rows `index`."""
         held = self.get_seq_length()
         if held:
-            self.rooms = [room.index_select(0, index) for room in self.rooms]
-            self.keys, self.values = (room[:, :, :held] for room in self.rooms)
+            taken = [room[:, :, :held].index_select(0, index) for room in self.rooms]
+            # What is not in use is not copied: most of a room that was taken at once may be empty.
+            self.rooms = [room.new_empty((len(index), *room.shape[1:])) for room in self.rooms]
+            for room, rows in zip(self.rooms, taken, strict=True):
+                room[:, :, :held] = rows
+            self.show(held)
 
 
 class WritingLayer(DynamicLayer):

@@ -16,7 +16,7 @@ import torch
 from genkit import Kit
 from genkit.backends.base import Backend
 from genkit.components.base import StopCriterion
-from genkit.components.caches import Dynamic, Prefix
+from genkit.components.caches import Dynamic, NoCache, Prefix
 from genkit.components.caches.prefix_store import PrefixStats
 from genkit.components.stopping import MaxNewTokens, StopTokenIds
 from genkit.core.random import RowRandom
@@ -576,3 +576,32 @@ def test_a_recipe_shares_between_calls() -> None:
     assert built.generate(ids(20)).token_ids == first.token_ids
     assert built.model.fed == [20, 1, 1, 1, 1, 1]
     assert built.parts.cache.stats(built.model).num_reused_tokens == 19
+
+
+def test_models_that_compare_equal_are_kept_apart() -> None:
+    class Alike(TinyModel):
+        weights_version = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Alike)
+
+        __hash__ = None  # type: ignore[assignment]
+
+    cache = Prefix()
+    prompt = list(range(20))
+    for model in (Alike(0), Alike(9)):
+        wanted = Pipeline(model, cache=NoCache()).generate(prompt, max_new_tokens=4)
+        given = Pipeline(model, cache=cache).generate(prompt, max_new_tokens=4)
+        assert given.token_ids == wanted.token_ids
+
+
+def test_weights_written_to_behind_pytorchs_back_begin_anew() -> None:
+    model = TinyModel()
+    cache = Prefix()
+    prompt = list(range(20))
+    Pipeline(model, cache=cache).generate(prompt, max_new_tokens=4)
+    for layer in model.layers:
+        layer["k"].data.mul_(1.5)
+    given = Pipeline(model, cache=cache).generate(prompt, max_new_tokens=4)
+    wanted = Pipeline(model, cache=NoCache()).generate(prompt, max_new_tokens=4)
+    assert given.token_ids == wanted.token_ids

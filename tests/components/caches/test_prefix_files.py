@@ -393,3 +393,30 @@ def test_several_users_of_one_folder(folder: Path, caplog: pytest.LogCaptureFixt
     assert wrong == []
     assert [record.message for record in caplog.records] == []
     assert all(name.endswith(".safetensors") for name in names(folder))
+
+
+def test_an_entry_that_is_too_large_as_a_file_pushes_nothing_out(folder: Path) -> None:
+    answer(ids(5, seed=1))
+    answer(ids(6, seed=2))
+    kept = names(folder)
+    cache, model = Prefix(), TinyModel()
+    answer(ids(60), cache, model)
+    answer(ids(60), Prefix(disk=True, max_bytes=cache.stats(model).num_bytes + 50))
+    assert names(folder) == kept and len(kept) == 2
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_file(folder: Path) -> None:
+    answer(ids(20))
+    for name in ("0", "zz"):  # wherever the listing has them
+        path = folder / f"{name}.safetensors"
+        path.symlink_to(path)
+    assert reused([*ids(20), 5]) == 20
+
+
+def test_what_is_computed_under_autocast_stays_there(folder: Path) -> None:
+    cache, model = Prefix(disk=True), TinyModel()
+    answer(ids(5, seed=3), cache, model)
+    with torch.autocast("cpu", torch.bfloat16):
+        answer(ids(20), cache, model)
+    assert reused([*ids(20), 5]) == 0
+    assert answer(ids(20), cache, model) == answer(ids(20), Dynamic(), model)

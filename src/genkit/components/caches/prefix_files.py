@@ -102,6 +102,8 @@ class PrefixFiles:
             self.folder.mkdir(parents=True, exist_ok=True)
             tensors = _tensors_of(entry)
             save_file(tensors, temporary, self._metadata(tensors))
+            if temporary.stat().st_size > self.max_bytes:
+                return
             os.replace(temporary, self.folder / name)
         except Exception as error:  # the disk is full, or not ours to write: the run goes on
             logger.warning("%s: a prefix cannot be stored here: %s", self.folder, error)
@@ -141,8 +143,8 @@ class PrefixFiles:
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
-                    if entry.name.endswith(ending) and entry.is_file():
-                        with contextlib.suppress(FileNotFoundError):
+                    with contextlib.suppress(OSError):  # it has vanished, or leads nowhere
+                        if entry.name.endswith(ending) and entry.is_file():
                             found.append((entry.name, entry.stat()))
         except FileNotFoundError:
             pass

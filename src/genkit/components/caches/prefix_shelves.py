@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
+
+import torch
 
 from genkit.components.caches.prefix_files import PrefixFiles
 from genkit.components.caches.prefix_store import Ids, Match, PrefixStore
@@ -44,14 +46,15 @@ class Shelf:
 
 
 class Shelves:
-    """A shelf for each model that is alive.
+    """A shelf for each model that is alive; equal models are not the same one.
 
     It is no part of what a spec says: all are equal, and a copy, here or in another process, begins
     empty.
     """
 
     def __init__(self) -> None:
-        self._shelves: WeakKeyDictionary[Any, Shelf] = WeakKeyDictionary()
+        self._shelves: dict[int, Shelf] = {}  # by the id of the model, as long as it lives
+        self._models: dict[int, ref[Any]] = {}
         self._lock = threading.Lock()
 
     def __eq__(self, other: object) -> bool:
@@ -66,22 +69,36 @@ class Shelves:
     def of(self, model: Any, max_bytes: int, disk: bool) -> Shelf:
         """The shelf of a model as it is now: a new one where its weights have changed."""
         version = version_of(model)
+        key = id(model)
         with self._lock:
-            shelf = self._shelves.get(model)
+            shelf = self._shelves.get(key)
         if shelf is not None and shelf.version == version:
             return shelf
-        files = _files(model, max_bytes) if disk else None  # reads the weights: not under the lock
+        # Reads the weights: not under the lock.
+        files = _files(model, max_bytes) if disk and not _autocast(model) else None
         with self._lock:
-            shelf = self._shelves.get(model)
+            shelf = self._shelves.get(key)
             if shelf is None or shelf.version != version:
                 shelf = Shelf(version, PrefixStore(max_bytes), files)
-                self._shelves[model] = shelf
+                self._models[key] = ref(model, lambda _: self._forget(key))
+                self._shelves[key] = shelf
             return shelf
+
+    def _forget(self, key: int) -> None:
+        # Without the lock: the collector may come while this very thread holds it.
+        self._shelves.pop(key, None)
+        self._models.pop(key, None)
 
 
 def version_of(model: Any) -> object:
-    """What changes with the model's weights, if it says so."""
-    return getattr(model, "weights_version", None)
+    """What changes with what the model computes: its weights, if it says so, and the precision."""
+    return getattr(model, "weights_version", None), _autocast(model)
+
+
+def _autocast(model: Any) -> torch.dtype | None:
+    """The precision that PyTorch is told to compute in, whatever the weights are; None: theirs."""
+    kind = torch.device(model.device).type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 def _files(model: Any, max_bytes: int) -> PrefixFiles:
