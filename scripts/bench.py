@@ -168,6 +168,12 @@ def generated(model: contracts.Model, prompt: list[int], count: int) -> list[int
     return out[0, len(prompt) :].tolist()
 
 
+def seconds_of_generating(model: contracts.Model, prompt: list[int], tokens: int) -> float:
+    """How long `transformers.generate` takes for `tokens` tokens after the first."""
+    first = seconds(lambda: generated(model, prompt, 1))
+    return seconds(lambda: generated(model, prompt, tokens + 1)) - first
+
+
 def seconds_of_decoding(pipeline: Pipeline, prompt: list[int], tokens: int, room: int) -> float:
     """How long `tokens` tokens after the first take, in a run that may become `room` long."""
     steps = pipeline.decode(prompt, max_new_tokens=room - len(prompt))
@@ -187,12 +193,10 @@ def decode(count: int, tokens: int) -> Iterator[Row]:
     ours = pipeline.generate(prompt, max_new_tokens=tokens).token_ids
     same = ours == generated(model, prompt, tokens)
 
-    def theirs() -> float:
-        first = seconds(lambda: generated(model, prompt, 1))
-        return seconds(lambda: generated(model, prompt, tokens + 1)) - first
-
     mine, peer = alternating(
-        count, lambda: seconds_of_decoding(pipeline, prompt, tokens, room), theirs
+        count,
+        lambda: seconds_of_decoding(pipeline, prompt, tokens, room),
+        lambda: seconds_of_generating(model, prompt, tokens),
     )
     speeds = [tokens / statistics.median(side) for side in (mine, peer)]
     yield Row(
@@ -213,10 +217,6 @@ def compiled(count: int, tokens: int) -> Iterator[Row]:
     static = Pipeline(model, cache=caches.Static(), stop_criteria=[])
     wanted = generated(eager, prompt, tokens)
 
-    def theirs() -> float:
-        first = seconds(lambda: generated(eager, prompt, 1))
-        return seconds(lambda: generated(eager, prompt, tokens + 1)) - first
-
     for room, target in ((128, "at least 1.25"), (512, ""), (1024, "at least 1.00"), (2048, "")):
         steps = static.decode(prompt, max_new_tokens=room - len(prompt))
         same = [int(next(steps).next_ids) for _ in range(tokens)] == wanted
@@ -224,7 +224,7 @@ def compiled(count: int, tokens: int) -> Iterator[Row]:
         mine, peer, uncompiled = alternating(
             count,
             lambda room=room: seconds_of_decoding(static, prompt, tokens, room),
-            theirs,
+            lambda: seconds_of_generating(eager, prompt, tokens),
             lambda room=room: seconds_of_decoding(plain, prompt, tokens, room),
         )
         tokens_are = "same tokens" if same else "OTHER TOKENS"

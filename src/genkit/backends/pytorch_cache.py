@@ -67,8 +67,7 @@ class PyTorchCache:
     @property
     def layers(self) -> Sequence[Layer]:
         """Keys and values of each layer that holds some."""
-        if self._held != self.length:
-            self._restore(self.length)
+        self._settle()
         return self._memory.layers()
 
     @property
@@ -106,8 +105,7 @@ class PyTorchCache:
 
         Until `close` its content counts as unknown.
         """
-        if self._held != self.length:
-            self._restore(self.length)
+        self._settle()
         self._held = None
         return self._memory.past
 
@@ -118,8 +116,7 @@ class PyTorchCache:
         """
         if self._columns:
             return []
-        if self._held != self.length:
-            self._restore(self.length)
+        self._settle()
         return self._memory.rooms()
 
     def written(self, n: int) -> None:
@@ -136,11 +133,8 @@ class PyTorchCache:
         """A forward of `n` columns has succeeded and returned `output`."""
         self._memory.keep(output)
         self._held = self.length + n
-        slots = self._slots()
-        if slots is not None:
-            new = torch.arange(self.length, self._held, device=self.device)
-            grown = torch.cat((slots, new.expand(len(slots), -1)), 1)
-            self._columns = dict.fromkeys(self._columns, grown)
+        if self._columns:
+            self._columns = dict.fromkeys(self._columns, self._slots_with(n))
 
     def positions(self, n: int) -> torch.Tensor:
         """Positions of the next `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded."""
@@ -157,13 +151,15 @@ class PyTorchCache:
         """Which slots hold a token, the next `n` included, int64 `[batch, slots + n]`."""
         if not self.needs_mask:
             return None
+        return (self._slots_with(n) >= self.starts[:, None]).long()
+
+    def _slots_with(self, n: int) -> torch.Tensor:
+        """The column of each slot and of the next `n`, int64 `[1 or batch, slots + n]`."""
+        counted = self.count(self.length + n)
         held = self._slots()
         if held is None:
-            columns = torch.arange(self.length + n, device=self.device)
-        else:
-            new = torch.arange(self.length, self.length + n, device=self.device)
-            columns = torch.cat((held, new.expand(len(held), -1)), 1)
-        return (columns >= self.starts[:, None]).long()
+            return counted
+        return torch.cat((held, counted[:, self.length :].expand(len(held), -1)), 1)
 
     def _slots(self) -> torch.Tensor | None:
         """The column of each slot, int64 `[batch, slots]`; None: slot j is column j.
@@ -196,6 +192,11 @@ class PyTorchCache:
         kept = slots[:, : slots.shape[1] - beyond[0]]
         self._columns = dict.fromkeys(self._columns, kept)
         return kept.shape[1]
+
+    def _settle(self) -> None:
+        """Drop what an ignored `advance` or a failed forward has left beyond `length`."""
+        if self._held != self.length:
+            self._restore(self.length)
 
     def _restore(self, length: int) -> None:
         if length == 0:

@@ -177,11 +177,13 @@ class PyTorchModel:
         logits = None
         if compiled is not None and num_columns == 1 and cache.length:
             logits = compiled(input_ids, cache)
-        if logits is None:
+        if logits is not None:
+            cache.advance(num_columns)
+        else:
             logits = self._forward(input_ids, cache, num_kept)
-        cache.advance(num_columns)
-        if compiled is not None:
-            compiled.prepare(cache)
+            cache.advance(num_columns)
+            if compiled is not None:
+                compiled.prepare(cache)
         # Where the head cannot be told to leave positions out, it sees them all. Applying it here
         # instead would lose what some architectures do after it, such as scaling or capping.
         if logits.shape[1] != num_kept:

@@ -23,6 +23,7 @@ from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import Comparison
+from genkit.testing.laws.faults import Fault
 from genkit.testing.laws.finding import Finding
 from genkit.testing.laws.law import Law
 from genkit.testing.laws.trace import trace_run
@@ -68,7 +69,7 @@ def _account(pipeline: Pipeline, case: Case, failing: str, call: int) -> Finding
     """Run once; what fails does so at its call number `call`, and for nothing the run is left."""
     audited = _Audited(pipeline.parts.decoder, failing, call)
     steps = _steps(variant_of(pipeline, decoder=audited), case)
-    with suppress(_Fault), closing(steps):
+    with suppress(Fault), closing(steps):
         for number, _ in enumerate(steps, 1):
             if failing == "nothing" and number == call:
                 break
@@ -94,10 +95,6 @@ DECODER_LAWS: tuple[Law, ...] = (
     ),
 )
 """The laws of every decoder."""
-
-
-class _Fault(Exception):
-    """Raised on purpose."""
 
 
 class _Audited:
@@ -140,7 +137,7 @@ class _Audited:
     def _count(self) -> None:
         self.call -= 1
         if self.call == 0:
-            raise _Fault
+            raise Fault
 
 
 class _Noting:
