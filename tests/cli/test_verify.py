@@ -88,7 +88,7 @@ def test_as_a_table(genkit: Any, tiny: Path) -> None:
     assert float(margin) > 0
     assert lines["processors.0 (temperature)"][1] == "yes"
     assert " hold, 0 are broken, 0 do not apply" in done.out.splitlines()[-1]
-    assert "law 1 of 17: cached = uncached" in done.err  # and nothing of it between the results
+    assert "law 1 of 18: cached = uncached" in done.err  # and nothing of it between the results
     assert "law 1 of" not in done.out
 
 
@@ -139,6 +139,14 @@ def test_the_loss_of_a_lossy_cache(genkit: Any, tiny: Path) -> None:
     assert len(lines["tokens until the first difference"][1].split(",")) == 3
     loss = genkit("verify", tiny, "--cases", 1, "--set", change, "--json").json["loss"]
     assert 0 < loss["resident_bytes"] < loss["dynamic_bytes"]
+
+
+def test_the_usual_number_of_cases_is_that_of_the_library(
+    genkit: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genkit.testing.verification.verify.NUM_CASES", 1)
+    done = genkit("verify", tiny, "--json")
+    assert {row["cases"] for row in done.json["laws"]} == {1}
 
 
 def test_notes_stand_beside_the_result(genkit: Any, tiny: Path) -> None:

@@ -51,6 +51,16 @@ class Grows(Odd):
         return [len(prompt)]
 
 
+class Raises(Odd):
+    def encode(self, prompt, tokenizer):
+        raise KeyError("oops")
+
+
+class RaisesWhereItCuts(Odd):
+    def fit(self, ids, longest, limits, tokenizer=None):
+        raise KeyError("oops")
+
+
 class CutsInPlace(Odd):
     def fit(self, ids, longest, limits, tokenizer=None):
         del ids[longest:]
@@ -70,13 +80,15 @@ class AlwaysCuts(Odd):
 @pytest.mark.parametrize(
     ("part", "broken"),
     [
-        (Empty(), "encodes_to_ids"),
-        (Outside(), "encodes_to_ids"),
-        (Pops(), "leaves_what_it_is_given"),
-        (Grows(), "gives_the_same_again"),
-        (CutsInPlace(), "leaves_what_it_is_given"),
-        (NeverCuts(), "keeps_what_fits"),
-        (AlwaysCuts(), "keeps_what_fits"),
+        (Empty(), "encodes to ids"),
+        (Outside(), "encodes to ids"),
+        (Pops(), "leaves what it is given"),
+        (Grows(), "gives the same again"),
+        (Raises(), "runs without an error"),
+        (RaisesWhereItCuts(), "runs without an error"),
+        (CutsInPlace(), "leaves what it is given"),
+        (NeverCuts(), "keeps what fits"),
+        (AlwaysCuts(), "keeps what fits"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -84,3 +96,8 @@ def test_a_broken_context_is_caught_by_its_law(part: Context, broken: str) -> No
     with pytest.raises(LawBroken) as caught:
         check_context(part, prompt=["ab", "ab", "ab"])
     assert caught.value.law == broken
+
+
+def test_a_class_is_refused_before_any_law() -> None:
+    with pytest.raises(TypeError, match=r"^Text is a class; give an object: Text\(\)"):
+        check_context(Text)

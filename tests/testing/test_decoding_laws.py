@@ -13,13 +13,17 @@ from genkit.errors import MissingPackageError
 from genkit.testing import (
     LAWS,
     Case,
+    Law,
     TinyModel,
     check_backend,
     check_cache_manager,
     check_decoder,
 )
-from genkit.testing.checks.decoding_cases import ARCHITECTURES
+from genkit.testing.checks.decoding import hold_to
+from genkit.testing.checks.decoding_cases import ARCHITECTURES, long_trials
 from genkit.testing.laws.comparison import Comparison
+from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
+from genkit.testing.laws.model import MODEL_LAWS
 from genkit.testing.laws.trace import trace_run
 
 MANAGERS: dict[str, list[Any]] = {
@@ -32,9 +36,10 @@ MANAGERS: dict[str, list[Any]] = {
 }
 EVERY_MANAGER = [manager for managers in MANAGERS.values() for manager in managers]
 
-# A case goes through thirteen laws, so the quick run gives all but the default manager a small part
-# of the profile's examples; `--all` gives them all.
-SOME = settings.default.max_examples // 50
+# A case goes through thirteen laws, so the quick run gives all of the profile's examples to the
+# default manager, and to each law that is about another one with that one; what is left gets a
+# small part. `--all` gives them all.
+SOME = settings.default.max_examples // 25
 
 NOT_FOR_LOSSY = {
     "cached = uncached",
@@ -51,6 +56,10 @@ SILENT = {
 }
 
 
+def by_name(name: str) -> list[Law]:
+    return [law for law in LAWS if law.name == name]
+
+
 def silent(verdicts) -> set[str]:
     return {verdict.law.name for verdict in verdicts if verdict.holds is None}
 
@@ -65,6 +74,27 @@ def test_the_default_manager_keeps_every_law():
     assert [v.law for v in verdicts] == list(LAWS)
     assert all(v.holds and v.finding.cases >= settings.default.max_examples for v in verdicts)
     assert sum(v.finding.excused for v in verdicts) == 0
+
+
+MANY = [
+    ("what is reused", by_name("prefix reuse = fresh"), {"manager": caches.Prefix()}),
+    ("what is lent", by_name("memory is the run's own"), {"manager": caches.Prefix()}),
+    ("what is rounded", by_name("rounded once"), {"manager": MANAGERS["Quantized"][0]}),
+    ("a model", MODEL_LAWS, {"manager": caches.Dynamic()}),
+    (
+        "a decoder",
+        (SAME_AS_THE_PLAIN_LOOP, *DECODER_LAWS),
+        {"manager": caches.Dynamic(), "decoder": decoders.Autoregressive()},
+    ),
+]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("laws", "parts"), [c[1:] for c in MANY], ids=[c[0] for c in MANY])
+def test_laws_are_kept_by_those_whom_they_are_about(laws, parts):
+    verdicts = hold_to(laws, "it", **parts)
+    assert [v.law for v in verdicts] == list(laws)
+    assert all(v.holds and v.finding.cases >= settings.default.max_examples for v in verdicts)
 
 
 @pytest.mark.parametrize("manager", EVERY_MANAGER, ids=repr)
@@ -208,6 +238,36 @@ def test_names_of_laws_are_unique_and_cases_are_cut_to_equal_lengths():
     case = Case(((1, 2, 3), (4, 5)), (0, 0), 1)
     assert case.of_equal_lengths().prompts == ((2, 3), (4, 5))
     assert case.random().random() == case.random().random()
+
+
+def test_smaller_cases_have_less_of_one_thing_each():
+    case = Case(((1, 2, 3, 4, 5), (6,)), (7, 8), 2, 9)
+    assert list(case.smaller()) == [
+        Case(((6,),), (8,), 2, 9),
+        Case(((1, 2, 3, 4, 5),), (7,), 2, 9),
+        Case(((5,), (6,)), (7, 8), 2, 9),
+        Case(((3, 4, 5), (6,)), (7, 8), 2, 9),
+        Case(((2, 3, 4, 5), (6,)), (7, 8), 2, 9),
+        Case(((1, 2, 3, 4, 5), (6,)), (7, 8), 1, 9),
+    ]
+    assert list(Case(((1,),), (0,), 1).smaller()) == []
+
+
+def test_long_cases_are_always_the_same_and_fit_into_the_context():
+    first, again = ([t[1] for t in long_trials(None, None, None)] for _ in range(2))
+    assert first == again
+    lengths = [[len(prompt) for prompt in case.prompts] for case in first]
+    assert lengths == [[3, 150], [70, 45], [110, 6, 60]]
+    small = TinyModel(vocab_size=11, context_length=20)
+    for pipeline, case in long_trials(small, caches.Static(), None):
+        assert pipeline.model is small and pipeline.parts.cache == caches.Static()
+        assert max(len(prompt) for prompt in case.prompts) == 15
+        assert all(0 <= token_id < 11 for prompt in case.prompts for token_id in prompt)
+
+
+def test_a_model_with_a_tiny_context_is_no_false_alarm():
+    verdicts = check_backend(TinyModel(vocab_size=11, context_length=2), max_examples=2)
+    assert silent(verdicts) == {"any left padding", "streamed = whole"}
 
 
 @pytest.mark.parametrize(

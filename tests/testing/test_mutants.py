@@ -4,6 +4,8 @@ A double that is right stands beside each kind, so that it is the bug which is c
 """
 
 import random
+import re
+from typing import ClassVar, Literal
 
 import pytest
 import torch
@@ -12,7 +14,14 @@ from genkit import caches, decoders, samplers, stopping
 from genkit.components.caches.wrapped import WrappedCache
 from genkit.core.loop import autoregressive
 from genkit.pipeline import Pipeline
-from genkit.testing import LAWS, Case, LawBroken, TinyModel, check_cache_manager
+from genkit.testing import (
+    LAWS,
+    Case,
+    LawBroken,
+    TinyModel,
+    check_backend,
+    check_cache_manager,
+)
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.model import MODEL_LAWS
 from genkit.testing.tiny_model import TinyCache
@@ -128,6 +137,34 @@ class WritesIntoItsWeights(TinyModel):
     def last(self, input_ids, cache, n):
         self.head.numpy()[0, 0] += 1e-13  # no version counter moves
         return super().last(input_ids, cache, n)
+
+
+class LongBlocksBackwards(TinyModel):
+    """Right as long as no more than 39 positions are asked for."""
+
+    def last(self, input_ids, cache, n):
+        logits = super().last(input_ids, cache, n)
+        return logits if n < 40 else logits.flip(1)
+
+
+class FingerprintOfTheTime(TinyModel):
+    def fingerprint(self):
+        self.calls = getattr(self, "calls", 0) + 1
+        return f"{super().fingerprint()}-{self.calls}"
+
+
+class VersionOfTheRun(TinyModel):
+    """Counts its forwards as writes to its weights."""
+
+    num_forwards = 0
+
+    def last(self, input_ids, cache, n):
+        self.num_forwards += 1
+        return super().last(input_ids, cache, n)
+
+    @property
+    def weights_version(self):
+        return self.num_forwards
 
 
 class EndsOutsideItsVocabulary(TinyModel):
@@ -254,6 +291,38 @@ class RoundedAtEachStep(RoundedAtOnce):
         return (numbers / step).round() * step
 
 
+class SpoiledWhenLong(WrappedCache):
+    """Right as long as it holds no more than 23 columns."""
+
+    def advance(self, n):
+        super().advance(n)
+        if self.length >= 24:
+            keys, values = self.layers[0]
+            self.replace(0, keys.index_fill(2, torch.tensor([3]), 0), values)
+
+
+class CountsFortyPads(WrappedCache):
+    """Right as long as no row has more than 40 columns of padding."""
+
+    @property
+    def starts(self):
+        return self.inner.starts.clamp(max=40)
+
+
+class SaysItIsExact(caches.SinkWindow):
+    type: Literal["says_it_is_exact"] = "says_it_is_exact"
+    grade: ClassVar[Literal["exact", "tolerance", "lossy"]] = "exact"
+
+
+class Bounded(WrappedCache):
+    """Moves the logits a little."""
+
+    def advance(self, n):
+        super().advance(n)
+        for i, (keys, values) in enumerate(self.layers):
+            self.replace(i, keys, values + 1e-6)
+
+
 # Processors, samplers, stop criteria, decoders
 
 
@@ -348,6 +417,10 @@ MUTANTS = {
         "logits of the last positions", lambda: {"model": make_model(FirstInsteadOfLast)}),
     "weights written through a view": (
         "the model stays as it is", lambda: {"model": make_model(WritesIntoItsWeights)}),
+    "a fingerprint that is never the same": (
+        "the fingerprint stays", lambda: {"model": make_model(FingerprintOfTheTime)}),
+    "a version that counts runs": (
+        "the fingerprint stays", lambda: {"model": make_model(VersionOfTheRun)}),
     "an end token that is no token": (
         "facts are true", lambda: {"model": EndsOutsideItsVocabulary()}),
     "crop forgets a layer": (
@@ -415,6 +488,46 @@ def test_a_check_names_the_law_and_the_first_place_where_it_is_broken() -> None:
     with pytest.raises(LawBroken, match=message) as caught:
         check_cache_manager(Around(RoundedAtOnce), max_examples=5)
     assert caught.value.law == "cached = uncached"
+
+
+LONG_MUTANTS = {
+    "a window that is said to be exact": (
+        "cached = uncached",
+        lambda: check_cache_manager(SaysItIsExact(num_sinks=4, window=64), max_examples=2)),
+    "a key that is lost later": (
+        "cached = uncached",
+        lambda: check_cache_manager(Around(SpoiledWhenLong), max_examples=2)),
+    "too much padding": (
+        "cached = uncached",
+        lambda: check_cache_manager(Around(CountsFortyPads), max_examples=2)),
+    "many positions at once": (
+        "logits of the last positions",
+        lambda: check_backend(make_model(LongBlocksBackwards), max_examples=2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", LONG_MUTANTS)
+def test_a_check_finds_what_only_long_cases_show(mutant: str) -> None:
+    law, check = LONG_MUTANTS[mutant]
+    with pytest.raises(LawBroken) as caught:
+        check()
+    assert caught.value.law == law
+
+
+def test_a_long_case_is_made_smaller() -> None:
+    with pytest.raises(LawBroken, match="row 0, step 2: the logits differ") as caught:
+        check_cache_manager(Around(SpoiledWhenLong), max_examples=2)
+    [prompt] = re.findall(r"prompt \[(.*?)\]", caught.value.evidence)
+    assert len(prompt.split(", ")) == 23  # the 24th column is fed before the last of three steps
+
+
+def test_a_tolerance_is_what_the_manager_states() -> None:
+    manager = Around(Bounded, "tolerance")
+    assert judge("cached = uncached", num_cases=2, cache=manager).holds is False
+    manager.logit_bound = 1e-3
+    verdict = judge("cached = uncached", num_cases=2, cache=manager)
+    assert verdict.holds and 1e-8 < verdict.finding.worst_logit_error < 1e-3
+    assert caches.Dynamic.logit_bound == 0.0
 
 
 def test_a_mutant_is_no_pipeline_that_always_fails() -> None:

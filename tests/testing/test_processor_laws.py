@@ -1,5 +1,6 @@
 """Every built-in processor keeps the laws, and each law catches a part that breaks it."""
 
+import itertools
 import math
 from typing import ClassVar, Literal
 
@@ -10,6 +11,7 @@ from pydantic import PrivateAttr
 
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors import MinP, RepetitionPenalty, Temperature, TopK, TopP
+from genkit.components.samplers import Greedy
 from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import LawBroken, ScriptedModel, TinyModel, check_logits_processor
@@ -51,12 +53,12 @@ def writes_in_place(state, logits):
 
 
 def writes_through_data(state, logits):
-    logits.data[:, 0] = 0.0
+    logits.data.mul_(2)
     return logits.clone()
 
 
 def writes_through_numpy(state, logits):
-    np.negative(logits.numpy(), out=logits.numpy())
+    np.multiply(logits.numpy(), 2, out=logits.numpy())
     return logits.clone()
 
 
@@ -71,6 +73,33 @@ def forbids_with_the_least_float(state, logits):
 
 def forbids_with_minus_ten_thousand(state, logits):
     return logits.masked_fill(logits < logits.amax(-1, True), -1e6)
+
+
+def forbids_one_token_with_a_floor(state, logits):
+    return logits.index_fill(1, torch.tensor([3]), -1e9)
+
+
+def lowers_one_token_out_of_sight(state, logits):
+    """In float32 nothing is left of what the token had."""
+    return logits.index_add(1, torch.tensor([3]), torch.full_like(logits[:, :1], -1e9))
+
+
+def lowers_one_token_by_much(state, logits):
+    """Sound: the token keeps its place among others lowered likewise."""
+    return logits.index_add(1, torch.tensor([3]), torch.full_like(logits[:, :1], -2000.0))
+
+
+def forbids_the_last_token(state, logits):
+    return logits.scatter(-1, state.last_ids[:, None], -math.inf)
+
+
+def forbids_what_is_complete(state, logits):
+    """It empties a row of which nothing is forbidden yet."""
+    return logits.masked_fill(logits.isfinite().all(-1, keepdim=True), -math.inf)
+
+
+def gives_nothing(state, logits):
+    pass
 
 
 def gives_nan(state, logits):
@@ -125,6 +154,16 @@ def flattens_memory(state, logits):
 
 def raises(state, logits):
     raise IndexError("oops")
+
+
+class Suppresses(LogitsProcessor):
+    """Forbids some tokens, which may be all that are left."""
+
+    type: Literal["suppresses"] = "suppresses"
+    token_ids: tuple[int, ...]
+
+    def __call__(self, state, logits):
+        return logits.index_fill(1, torch.tensor(self.token_ids), -math.inf)
 
 
 class Promises(LogitsProcessor):
@@ -302,34 +341,39 @@ class Reuses(LogitsProcessor):
 @pytest.mark.parametrize(
     ("part", "broken"),
     [
-        (writes_in_place, "leaves_what_it_is_given"),
-        (writes_through_data, "leaves_what_it_is_given"),
-        (writes_through_numpy, "leaves_what_it_is_given"),
-        (writes_into_the_state, "leaves_what_it_is_given"),
-        (Reuses(), "leaves_what_it_is_given"),
-        (forbids_with_the_least_float, "forbids_with_minus_infinity"),
-        (forbids_with_minus_ten_thousand, "forbids_with_minus_infinity"),
-        (gives_nan, "forbids_with_minus_infinity"),
-        (gives_float32, "keeps_shape_dtype_and_device"),
-        (gives_one_row, "keeps_shape_dtype_and_device"),
-        (raises, "keeps_shape_dtype_and_device"),
-        (allows_what_was_forbidden, "revives_nothing"),
-        (forbids_everything, "empties_no_row"),
-        (Promises(), "keeps_the_argmax_it_promises"),
-        (Remembers(), "gives_the_same_again"),
-        (normalises_the_batch, "does_not_depend_on_company"),
-        (reads_the_first_row, "does_not_depend_on_company"),
-        (favours_the_second_row, "does_not_depend_on_company"),
-        (counts_padding, "does_not_depend_on_padding"),
-        (reads_padding, "does_not_depend_on_padding"),
-        (IgnoresReorder(), "follows_rows_that_leave"),
-        (HasNoReorder(), "follows_rows_that_leave"),
-        (SharesCopies(), "follows_rows_that_are_copied"),
+        (writes_in_place, "leaves what it is given"),
+        (writes_through_data, "leaves what it is given"),
+        (writes_through_numpy, "leaves what it is given"),
+        (writes_into_the_state, "leaves what it is given"),
+        (Reuses(), "leaves what it is given"),
+        (forbids_with_the_least_float, "forbids with minus infinity"),
+        (forbids_with_minus_ten_thousand, "forbids with minus infinity"),
+        (gives_nan, "forbids with minus infinity"),
+        (gives_float32, "keeps shape dtype and device"),
+        (gives_one_row, "keeps shape dtype and device"),
+        (gives_nothing, "keeps shape dtype and device"),
+        (raises, "runs without an error"),
+        (forbids_one_token_with_a_floor, "forbids with minus infinity"),
+        (lowers_one_token_out_of_sight, "forbids with minus infinity"),
+        (forbids_the_last_token, "empties no row"),
+        (Suppresses(token_ids=(4, 7)), "empties no row"),
+        (allows_what_was_forbidden, "revives nothing"),
+        (forbids_everything, "empties no row"),
+        (Promises(), "keeps the argmax it promises"),
+        (Remembers(), "gives the same again"),
+        (normalises_the_batch, "does not depend on company"),
+        (reads_the_first_row, "does not depend on company"),
+        (favours_the_second_row, "does not depend on company"),
+        (counts_padding, "does not depend on padding"),
+        (reads_padding, "does not depend on padding"),
+        (IgnoresReorder(), "follows rows that leave"),
+        (HasNoReorder(), "follows rows that leave"),
+        (SharesCopies(), "follows rows that are copied"),
         (ForgetsToRewind(), "rewinds"),
-        (MixesRuns(), "keeps_runs_apart"),
-        (flattens_memory, "reads_any_layout"),
-        (reads_the_global_generator, "gives_the_same_again"),
-        (Unpicklable(), "leaves_its_spec"),
+        (MixesRuns(), "keeps runs apart"),
+        (flattens_memory, "reads any layout"),
+        (reads_the_global_generator, "gives the same again"),
+        (Unpicklable(), "leaves its spec"),
     ],
     ids=lambda value: value if isinstance(value, str) else name_of(value),
 )
@@ -371,20 +415,88 @@ def test_what_a_class_admits_is_not_held_against_it(part) -> None:
     check_logits_processor(part, max_examples=50)
 
 
+def test_a_function_may_admit_it_too() -> None:
+    def admits(state, logits):
+        return forbids_the_last_token(state, logits)
+
+    admits.may_empty = True
+    check_logits_processor(admits, max_examples=20)
+
+
+def test_a_large_bias_is_no_floor() -> None:
+    check_logits_processor(lowers_one_token_by_much, max_examples=50)
+
+
+@pytest.mark.parametrize("part", [forbids_the_last_token, Suppresses(token_ids=(4, 7))], ids=repr)
+def test_a_row_with_one_allowed_token_needs_no_luck(part) -> None:
+    with pytest.raises(LawBroken, match="all of [12] allowed tokens forbidden") as caught:
+        check_logits_processor(part, max_examples=1)
+    assert caught.value.law == "empties no row"
+
+
+def test_the_laws_that_were_tried_are_returned() -> None:
+    laws = check_logits_processor(TopK(k=3), max_examples=1)
+    assert laws == list(PROCESSOR_LAWS)
+    assert (laws[4].name, repr(laws[4])) == ("empties no row", "PartLaw('empties no row')")
+    assert laws[4].statement.startswith("A row that has allowed tokens keeps one")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (TopK, r"^TopK is a class; give an object: TopK\(\)"),
+        (Greedy(), "^'greedy' is a sampler, and a logits_processor is checked here"),
+        (3, "^3 is no logits_processor: it is neither a callable"),
+    ],
+    ids=["class", "other kind", "no callable"],
+)
+def test_what_is_no_processor_is_refused_before_any_law(part, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        check_logits_processor(part)
+
+
+def test_what_a_part_raises_is_named_with_its_step() -> None:
+    with pytest.raises(LawBroken) as caught:
+        check_logits_processor(raises)
+    assert caught.value.evidence == "step 0: raised IndexError: oops"
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_a_part_that_breaks_a_law_only_once_is_named_all_the_same() -> None:
+    served = []
+
+    def breaks_once(state, logits):
+        if len(state) == 3 and not served:
+            served.append(True)
+            return logits * 0.5
+        return logits
+
+    with pytest.raises(LawBroken, match="not repeatable: .* did not break the law again") as caught:
+        check_logits_processor(breaks_once)
+    assert caught.value.law == "gives the same again"
+
+
+def test_a_part_that_goes_by_the_clock_is_named() -> None:
+    ticks = itertools.count()
+    with pytest.raises(LawBroken) as caught:
+        check_logits_processor(lambda state, logits: logits * (1 + next(ticks)))
+    assert caught.value.law == "gives the same again"
+
+
 def test_the_message_names_law_part_and_place() -> None:
     history = History((Row((0,), (1,), torch.tensor([[1.0, 2.0, 3.0]])),))
-    [empties] = [law for law in PROCESSOR_LAWS if law.__name__ == "empties_no_row"]
+    [empties] = [law for law in PROCESSOR_LAWS if law.name == "empties no row"]
     with pytest.raises(LawBroken) as caught:
         empties(forbids_everything, history)
     assert str(caught.value) == (
-        "'forbids_everything' breaks the law 'empties_no_row': "
-        "row 0, step 0: all of 3 allowed tokens forbidden; see `may_empty`"
+        "'forbids_everything' breaks the law 'empties no row': row 0, step 0: all of 3 allowed "
+        "tokens forbidden; a part that is meant to do that has `may_empty = True`"
     )
 
 
 def test_the_example_is_as_small_as_it_gets() -> None:
     with pytest.raises(LawBroken, match="row 0, step 0") as caught:
-        check_logits_processor(forbids_everything)
+        check_logits_processor(forbids_what_is_complete)
     assert caught.value.evidence.startswith("row 0, step 0: all of 12 allowed tokens")
 
 

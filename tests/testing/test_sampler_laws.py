@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from genkit.components.base import Sampler
+from genkit.components.caches import Dynamic
 from genkit.components.samplers import Categorical, Greedy
 from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import LawBroken, check_sampler
+from genkit.testing.laws.history import History, Row
+from genkit.testing.laws.sampler import DRAWS_BY_PROBABILITY, SAMPLER_LAWS
 
 BUILT_IN = [(Greedy(), False), (Categorical(), True)]
 
@@ -73,6 +76,14 @@ def gives_up(state, logits):
     return torch.full((len(logits),), -1)
 
 
+def gives_nothing(state, logits):
+    pass
+
+
+def raises(state, logits):
+    raise KeyError("oops")
+
+
 def overlooks_nan(state, logits):
     return logits.nan_to_num(nan=-math.inf).argmax(-1)
 
@@ -116,18 +127,20 @@ class Counts(Sampler):
 @pytest.mark.parametrize(
     ("part", "broken"),
     [
-        (uses_torch_rand, "gives_the_same_again"),
-        (moves_numpy, "uses_no_global_generator"),
-        (reads_numpy, "uses_no_global_generator"),
-        (draws_a_forbidden_token, "draws_what_is_allowed"),
-        (draws_beyond_the_vocabulary, "draws_what_is_allowed"),
-        (gives_up, "draws_what_is_allowed"),
-        (overlooks_nan, "shows_what_cannot_be_drawn"),
-        (gives_int32, "gives_one_id_a_row"),
-        (keeps_the_dimension, "gives_one_id_a_row"),
-        (draws_by_the_row, "does_not_depend_on_company"),
-        (draws_by_the_column, "does_not_depend_on_padding"),
-        (Counts(), "follows_rows_that_leave"),
+        (uses_torch_rand, "uses no global generator"),
+        (moves_numpy, "uses no global generator"),
+        (reads_numpy, "uses no global generator"),
+        (draws_a_forbidden_token, "draws what is allowed"),
+        (draws_beyond_the_vocabulary, "draws what is allowed"),
+        (gives_up, "draws what is allowed"),
+        (gives_nothing, "gives one id a row"),
+        (raises, "runs without an error"),
+        (overlooks_nan, "shows what cannot be drawn"),
+        (gives_int32, "gives one id a row"),
+        (keeps_the_dimension, "gives one id a row"),
+        (draws_by_the_row, "does not depend on company"),
+        (draws_by_the_column, "does not depend on padding"),
+        (Counts(), "follows rows that leave"),
     ],
     ids=lambda value: value if isinstance(value, str) else name_of(value),
 )
@@ -152,4 +165,24 @@ def test_wrong_frequencies_are_caught_where_they_are_promised(part) -> None:
     check_sampler(part, max_examples=20)
     with pytest.raises(LawBroken, match="are expected") as caught:
         check_sampler(part, max_examples=20, distribution=True)
-    assert caught.value.law == "draws_by_probability"
+    assert caught.value.law == "draws by probability"
+
+
+def test_the_laws_that_were_tried_are_returned() -> None:
+    assert check_sampler(Greedy(), max_examples=1) == list(SAMPLER_LAWS)
+    laws = check_sampler(Categorical(), distribution=True, max_examples=1)
+    assert laws == [*SAMPLER_LAWS, DRAWS_BY_PROBABILITY]
+
+
+@pytest.mark.parametrize("logit", [-math.inf, math.nan, math.inf])
+def test_greedy_shows_by_its_choice_that_nothing_can_be_drawn(logit: float) -> None:
+    # It gives no -1: the loop looks at the logit of the id, and that is not finite.
+    history = History((Row((0,), (0,), torch.full((1, 3), logit)),))
+    token_id = int(Greedy()(history.state(), history.logits(0)))
+    assert not history.logits(0)[0, token_id].isfinite()
+
+
+@pytest.mark.parametrize("part", [Greedy, Dynamic, Dynamic()], ids=repr)
+def test_what_is_no_sampler_is_refused_before_any_law(part) -> None:
+    with pytest.raises(TypeError, match="is a class; give an object|is a cache_manager, and a"):
+        check_sampler(part)

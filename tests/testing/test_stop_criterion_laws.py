@@ -18,7 +18,7 @@ from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import ByteTokenizer, LawBroken, check_stop_criterion
 from genkit.testing.laws.history import History, Row
-from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
+from genkit.testing.laws.stop_criterion import ENDS_BY_A_FAR_BOUND, STOP_CRITERION_LAWS
 
 BUILT_IN = [
     Eos(),
@@ -65,6 +65,10 @@ def gives_ids(state):
     return state.last_ids
 
 
+def raises(state):
+    raise KeyError("oops")
+
+
 def gives_a_bool(state):
     return True
 
@@ -79,6 +83,23 @@ class Bounded(StopCriterion):
 
     def __call__(self, state):
         return state.num_generated >= 5
+
+
+class FarBounded(Bounded):
+    """Ends a row two tokens after a bound that is far off."""
+
+    def bound(self, num_prompt_tokens):
+        return num_prompt_tokens + 400
+
+    def __call__(self, state):
+        return state.num_generated >= 402
+
+
+class LooselyBounded(FarBounded):
+    """Ends a row long before its bound, which is sound."""
+
+    def __call__(self, state):
+        return state.num_generated >= 3
 
 
 class Fraction(Bounded):
@@ -157,19 +178,21 @@ class SharedRow(StopCriterion):
 @pytest.mark.parametrize(
     ("part", "broken"),
     [
-        (looks_at_the_first_row, "does_not_depend_on_company"),
-        (marks_as_finished, "leaves_what_it_is_given"),
-        (counts_columns, "does_not_depend_on_padding"),
-        (gives_ids, "gives_one_mark_a_row"),
-        (gives_a_bool, "gives_one_mark_a_row"),
-        (Bounded(), "ends_by_its_bound"),
-        (Fraction(), "ends_by_its_bound"),
-        (ReportsAnotherPlace(), "reports_what_is_there"),
-        (ReportsAnotherKey(), "reports_what_is_there"),
-        (CutsBeyondTheText(), "reports_what_is_there"),
-        (CutsWhatWasShown(), "shows_nothing_that_it_cuts"),
-        (HoldsBackTooMuch(), "holds_back_what_there_is"),
-        (SharedRow(), "follows_rows_that_leave"),
+        (looks_at_the_first_row, "does not depend on company"),
+        (marks_as_finished, "leaves what it is given"),
+        (counts_columns, "does not depend on padding"),
+        (gives_ids, "gives one mark a row"),
+        (gives_a_bool, "gives one mark a row"),
+        (Bounded(), "ends by its bound"),
+        (FarBounded(), "ends by its bound"),
+        (raises, "runs without an error"),
+        (Fraction(), "ends by its bound"),
+        (ReportsAnotherPlace(), "reports what is there"),
+        (ReportsAnotherKey(), "reports what is there"),
+        (CutsBeyondTheText(), "reports what is there"),
+        (CutsWhatWasShown(), "shows nothing that it cuts"),
+        (HoldsBackTooMuch(), "holds back what there is"),
+        (SharedRow(), "follows rows that leave"),
     ],
     ids=lambda value: value if isinstance(value, str) else name_of(value),
 )
@@ -180,7 +203,29 @@ def test_a_broken_criterion_is_caught_by_its_law(part, broken: str) -> None:
     assert caught.value.law == broken
 
 
+def test_the_message_says_how_far_a_row_went() -> None:
+    with pytest.raises(LawBroken, match="is 40[0-9], and a row .* goes on beyond 40[0-9] tokens"):
+        check_stop_criterion(FarBounded(), max_examples=1)
+
+
+def test_a_far_bound_that_holds_is_walked_to() -> None:
+    check_stop_criterion(MaxNewTokens(limit=3000), max_examples=1)
+
+
+def test_a_bound_may_be_more_than_is_ever_reached() -> None:
+    check_stop_criterion(LooselyBounded(), max_examples=1)
+
+
+def test_the_laws_that_were_tried_are_returned() -> None:
+    assert check_stop_criterion(Eos(), max_examples=1) == list(STOP_CRITERION_LAWS)
+
+
+def test_a_class_is_refused_before_any_law() -> None:
+    with pytest.raises(TypeError, match=r"^MaxLength is a class; give an object: MaxLength\(\)"):
+        check_stop_criterion(MaxLength)
+
+
 def test_a_bound_further_off_than_can_be_tried_is_believed() -> None:
     history = History((Row((0,), (1,), torch.zeros(1, 4)),))
-    for law in STOP_CRITERION_LAWS:
+    for law in (*STOP_CRITERION_LAWS, ENDS_BY_A_FAR_BOUND):
         law(MaxNewTokens(limit=10**6), history)

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
 
+import zoo
 from genkit import Pipeline, caches, contexts, processors, samplers, stopping
+from genkit.backends.model_facts import facts_of
+from genkit.backends.pytorch_model import PyTorchModel
 from genkit.components.base import CacheManager, LogitsProcessor
 from genkit.testing import (
     LAWS,
@@ -263,6 +268,37 @@ def test_a_limit_with_room_stays() -> None:
     assert trial.pipeline.parts.stop_criteria == (stopping.MaxLength(limit=250),)
 
 
+def test_prefixes_on_disk_are_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("GENKIT_HOME", str(tmp_path))
+    pipeline = pipeline_of(cache=caches.Prefix(disk=True, max_bytes=10_000))
+    pipeline.generate([1, 2, 3], max_new_tokens=2)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files
+    found = verify(pipeline, num_cases=1)
+    assert found.holds
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    [note] = found.notes
+    assert note.startswith("cache.disk was left out: the laws neither read nor write files")
+    trial = Trial.of(pipeline, 1, 0)
+    assert trial.pipeline.parts.cache == caches.Prefix(max_bytes=10_000)
+    assert pipeline.parts.cache.disk
+
+
+# --- models that are compiled ---
+
+
+@pytest.mark.slow
+def test_a_compiled_model_keeps_the_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    # PyTorch writes down all that it traces as soon as anybody listens, and pytest does.
+    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)
+    module = zoo.shared("llama").module
+    model = PyTorchModel(module, facts_of(module), compiler="eager")
+    found = verify(pipeline_of(model, cache=caches.Static()), num_cases=1)
+    assert [(row.name, row.detail) for row in found.broken] == []
+    assert [row.name for row in found.laws if row.holds is None] == ["streamed = whole"]
+    assert model.compiled is not None and model.compiled.num_compilations > 1
+
+
 # --- cases ---
 
 
@@ -290,13 +326,21 @@ def test_random_ids_where_there_is_no_tokenizer() -> None:
     assert [3 <= len(p) <= 40 for p in case.prompts] == [True] * 3
 
 
-@pytest.mark.parametrize("length", [5, 16])
+@pytest.mark.parametrize("length", [2, 3, 5, 16])
 def test_a_small_context_holds_prompts_and_answers(length: int) -> None:
     pipeline = pipeline_of(TinyModel(num_layers=1, context_length=length))
     [case] = Trial.of(pipeline, 1, 0).cases
     assert all(1 <= len(prompt) <= length - case.num_tokens for prompt in case.prompts)
     found = verify(pipeline, num_cases=1)
     assert found.holds, found.broken
+
+
+def test_what_a_context_has_no_room_for_does_not_apply() -> None:
+    found = verify(pipeline_of(TinyModel(num_layers=1, context_length=2)), num_cases=1)
+    row = rows(found)["any left padding"]
+    assert (row.holds, row.cases) == (None, 0)
+    assert row.detail == "the model's context holds 2 tokens, and it takes 3"
+    assert [row.name for row in found.laws if row.holds is None] == ["any left padding"]
 
 
 # --- the loss ---

@@ -41,8 +41,11 @@ def verify(
     ] = options.DEFAULT_RECIPE,
     overrides: options.Overrides = None,
     cases: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many batches each law is tried on.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="How many batches each law is tried on; by default a few."
+        ),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Chooses the texts, and whatever else laws choose."),
@@ -59,13 +62,15 @@ def verify(
     the same, and logits up to rounding. For a lossy cache it is measured what it loses.
 
     The exit status is 1 if a law does not hold. A model of 135 million parameters takes a minute or
-    two on two CPU cores; `--cases 1` takes half of that.
+    two on two CPU cores; `--cases 1` takes less.
     """
     pipeline = build(ctx, read_recipe(ctx, recipe, overrides))
     with progress("Loading the laws ...") as report:
+        from genkit.testing.verification.verify import NUM_CASES
         from genkit.testing.verification.verify import verify as try_laws
 
-        found = try_laws(pipeline, num_cases=cases, seed=seed, progress=report)
+        num_cases = NUM_CASES if cases is None else cases
+        found = try_laws(pipeline, num_cases=num_cases, seed=seed, progress=report)
     if json:
         print_json(found.to_dict())
     else:

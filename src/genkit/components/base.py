@@ -131,7 +131,7 @@ class Sampler(Component):
     kind: ClassVar[str] = "sampler"
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        """One id a row, -1 where nothing can be drawn."""
+        """One id a row; where nothing can be drawn -1, or an id whose logit is not finite."""
         raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor bind")
 
 
@@ -161,11 +161,14 @@ class CacheManager(Component):
     Attributes:
         grade: `exact` (same real arithmetic as without a cache), `tolerance` (within a stated bound
             on the logits) or `lossy` (no bound; measured).
+        logit_bound: with the grade `tolerance`, by how much any logit may differ from the one
+            without a cache.
         requires: what a model must support to be served.
     """
 
     kind: ClassVar[str] = "cache_manager"
     grade: ClassVar[Literal["exact", "tolerance", "lossy"]] = "exact"
+    logit_bound: ClassVar[float] = 0.0
     requires: ClassVar[frozenset[str]] = frozenset()
 
     def supports(self, model: contracts.Model) -> frozenset[str]:

@@ -164,7 +164,11 @@ class CacheManager(Protocol):
 
 
 class LogitsProcessor(Protocol):
-    """Changes the distribution of the next token."""
+    """Changes the distribution of the next token.
+
+    May have `keeps_argmax`, `may_empty` and `may_allow`, as the base class of components says; the
+    laws ask for them.
+    """
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """New logits of the same shape, dtype and device; the input stays untouched.
@@ -177,9 +181,10 @@ class Sampler(Protocol):
     """Chooses the next token."""
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        """One id a row, int64 `[batch]`; -1 where nothing can be drawn.
+        """One id a row, int64 `[batch]`. Randomness comes only from `state.rng`.
 
-        Randomness comes only from `state.rng`.
+        Where nothing can be drawn it is -1, or an id whose logit is not finite: by either the loop
+        sees that the step has failed.
         """
 
 

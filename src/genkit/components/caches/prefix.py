@@ -37,6 +37,14 @@ class Prefix(CacheManager):
     With `disk` prefixes are also files, in the folder `prefixes` of GENKIT_HOME, which other
     processes and later ones use. They are kept by the model's fingerprint: its weights are read
     once, and a file that is damaged or not of this model is never used.
+
+    Costs: up to `max_bytes` for each model, beside the cache of the run; the prefix is copied when
+    a run takes it and when it is stored.
+
+    Needs a model whose keys can be read and replaced (`layers`), that takes several tokens after a
+    past (`block`), and whose cache can be cut back (`crop`), so no recurrent one.
+
+    In a recipe: ``cache: {type: prefix, max_bytes: 500000000, disk: true}``
     """
 
     type: Literal["prefix"] = "prefix"

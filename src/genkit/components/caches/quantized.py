@@ -34,20 +34,21 @@ class Quantized(CacheManager):
     Costs: a number takes 1 byte (8 bits) or half a byte, and each group 5 bytes more. For a
     float32 model with heads of 64 that is 29 % or 16 % of `dynamic`. All layers are expanded for
     each forward, so a step is slower than with `dynamic`, and at its peak holds the packed and the
-    expanded form; `peak_bytes` of the cache says how much that has been.
+    expanded form, which is more than `dynamic` holds; `peak_bytes` of the cache says how much that
+    has been.
 
     Needs a model whose keys and values can be read and replaced (`layers`).
 
     In a recipe: ``cache: {type: quantized, bits: 8, group_size: 32}``
-
-    Options:
-        bits: 8 or 4.
-        group_size: numbers that are rounded together; smaller groups are more exact and larger.
     """
 
     type: Literal["quantized"] = "quantized"
-    bits: Literal[8, 4] = 8
-    group_size: int = Field(default=32, ge=1)
+    bits: Literal[8, 4] = Field(8, description="of each number; 4 save more memory and lose more")
+    group_size: int = Field(
+        32,
+        ge=1,
+        description="numbers that share a step; small groups lose less and take more memory",
+    )
 
     grade: ClassVar[Literal["exact", "tolerance", "lossy"]] = "lossy"
     requires: ClassVar[frozenset[str]] = frozenset({"layers"})

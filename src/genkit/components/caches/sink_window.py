@@ -35,15 +35,13 @@ class SinkWindow(CacheManager):
     prompt would see more than the same tokens one by one.
 
     In a recipe: ``cache: {type: sink_window, num_sinks: 4, window: 1024}``
-
-    Options:
-        num_sinks: how many of the first tokens of a row stay; 0 for none.
-        window: how many of the latest stay; the token being fed comes on top.
     """
 
     type: Literal["sink_window"] = "sink_window"
-    num_sinks: int = Field(default=4, ge=0)
-    window: int = Field(default=1024, ge=1)
+    num_sinks: int = Field(4, ge=0, description="how many of the first tokens of a row stay")
+    window: int = Field(
+        1024, ge=1, description="how many of the latest stay; the one being fed comes on top"
+    )
 
     grade: ClassVar[Literal["exact", "tolerance", "lossy"]] = "lossy"
     requires: ClassVar[frozenset[str]] = frozenset({"layers", "positions"})

@@ -14,8 +14,14 @@ __all__ = ["Static"]
 class Static(CacheManager):
     """A cache of the model's own that is allocated once, for the longest that the run can become.
 
-    Nothing is copied while the text grows. Reserve what you need: without a limit on the answer
-    that is the model's whole context. `compile: true` of the backend `pytorch` asks for it.
+    Nothing is copied while the text grows. `compile: true` of the backend `pytorch` asks for it.
+
+    Costs: the memory of the longest text from the first token on. Reserve what you need: without a
+    limit on the answer that is the model's whole context.
+
+    Needs a model whose memory can be taken at once (`static`), so no recurrent one.
+
+    In a recipe: ``cache: {type: static}``
     """
 
     type: Literal["static"] = "static"

@@ -10,8 +10,8 @@ from typing import Any
 
 from genkit.components.caches import Dynamic, Static
 from genkit.core.contracts import Model, name_of
-from genkit.errors import MissingPackageError
 from genkit.pipeline import Pipeline
+from genkit.testing.checks.drawn import need_hypothesis, run_drawn
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.decoding import LAWS
@@ -32,8 +32,8 @@ def check_cache_manager(
         manager: a component, or any object that can be copied; each law begins with a new one.
         model: what it serves; by default small random models in float64, of several architectures,
             so that rounding is far below what any mistake does.
-        max_examples: how many cases are drawn; by default what the active profile of Hypothesis
-            says.
+        max_examples: how many short cases are drawn; by default what the active profile of
+            Hypothesis says. Three long ones are always tried besides.
 
     Returns:
         What was found out about each law, those included that do not apply.
@@ -42,7 +42,8 @@ def check_cache_manager(
         LawBroken: a law is broken; the case is made as small as possible first.
         MissingPackageError: Hypothesis is not installed.
     """
-    return _check(LAWS, name_of(manager), model, manager, max_examples)
+    name = name_of(manager)
+    return hold_to(LAWS, name, model=model, manager=manager, max_examples=max_examples)
 
 
 def check_backend(model: Model, *, max_examples: int | None = None) -> list[Verdict]:
@@ -61,9 +62,10 @@ def check_backend(model: Model, *, max_examples: int | None = None) -> list[Verd
         LawBroken, MissingPackageError: as `check_cache_manager`.
     """
     name = type(model).__name__
-    verdicts = _check((*MODEL_LAWS, *LAWS), name, model, Dynamic(), max_examples)
+    both: dict[str, Any] = {"model": model, "max_examples": max_examples}
+    verdicts = hold_to((*MODEL_LAWS, *LAWS), name, manager=Dynamic(), **both)
     if "static" in model.supports:
-        verdicts += _check(LAWS, f"{name} with a static cache", model, Static(), max_examples)
+        verdicts += hold_to(LAWS, f"{name} with a static cache", manager=Static(), **both)
     return verdicts
 
 
@@ -87,59 +89,120 @@ def check_decoder(
     laws = (*DECODER_LAWS, *LAWS)
     if same_as_the_plain_loop:
         laws = (SAME_AS_THE_PLAIN_LOOP, *laws)
-    return _check(laws, name_of(decoder), None, Dynamic(), max_examples, decoder)
+    name = name_of(decoder)
+    return hold_to(laws, name, manager=Dynamic(), decoder=decoder, max_examples=max_examples)
 
 
-def _check(
+def hold_to(
     laws: Sequence[Law],
     name: str,
-    model: Model | None,
+    *,
+    model: Model | None = None,
     manager: Any,
-    max_examples: int | None,
     decoder: Any = None,
+    max_examples: int | None = None,
 ) -> list[Verdict]:
-    """Try each law on each drawn case."""
-    try:
-        from hypothesis import HealthCheck, Phase, given, settings
-        from hypothesis import strategies as st
-    except ImportError:
-        advice, purpose = "pip install hypothesis", f"the check of {name!r}"
-        raise MissingPackageError("hypothesis", advice, purpose) from None
-    from genkit.testing.checks.decoding_cases import cases, pipelines, tiny_models
+    """Try each law on each drawn case, and on a few long ones that are always the same.
 
-    findings = {law.name: Finding() for law in laws}
-    reasons: dict[str, str] = {}
-    tried = list(laws)
+    The short ones come first, so that a law that any case breaks is shown with a short one.
 
-    def holds(data: Any, pipeline: Pipeline) -> None:
-        case: Case = data.draw(cases(pipeline.model))
-        for law in tried:
-            if reason := law.why_not(pipeline):
-                reasons[law.name] = reason
-                continue
-            found = law.examine(pipeline, case)
-            findings[law.name] += found
-            if found.mismatches:
-                tried[:] = [law]  # a smaller case is to break the same law
-                raise LawBroken(law.name, name, found.detail) from found.error
+    Args:
+        laws: which.
+        name: how messages call what is checked.
+        model, manager, decoder: of the pipelines; by default small random models, and the plain
+            loop.
+        max_examples: as for `check_cache_manager`.
 
+    Returns:
+        What was found out about each law, those included that do not apply.
+
+    Raises:
+        LawBroken, MissingPackageError: as `check_cache_manager`.
+    """
+    need_hypothesis(name)
+    from hypothesis import strategies as st
+
+    from genkit.testing.checks.decoding_cases import cases, long_trials, pipelines, tiny_models
+
+    inquiry = _Inquiry(laws, name)
     models = tiny_models() if model is None else st.just(model)
     drawn = pipelines(models, st.just(manager), st.just(decoder))
-    chosen: dict[str, Any] = {} if max_examples is None else {"max_examples": max_examples}
-    quietly = settings(
-        deadline=None,
-        database=None,
-        report_multiple_bugs=False,
-        phases=set(settings().phases) - {Phase.explain},
-        suppress_health_check=[HealthCheck.too_slow],
-        **chosen,
+    run_drawn(
+        lambda pipeline, data: inquiry.hold(pipeline, data.draw(cases(pipeline.model))),
+        drawn,
+        st.data(),
+        max_examples=max_examples,
     )
-    quietly(given(st.data(), drawn)(holds))()
-    return [_verdict(law, findings[law.name], reasons.get(law.name, ""), name) for law in laws]
+    for pipeline, case in long_trials(model, manager, decoder):
+        inquiry.hold_small(pipeline, case)
+    return inquiry.verdicts()
 
 
-def _verdict(law: Law, finding: Finding, reason: str, name: str) -> Verdict:
-    """What all cases show together: none of them broke the law."""
-    if finding.cases and not finding.holds:
-        raise LawBroken(law.name, name, finding.summary)
-    return Verdict(law, finding, "" if finding.cases else reason)
+class _Inquiry:
+    """What is found out about some laws, case by case.
+
+    Args:
+        laws: which.
+        name: how messages call what is checked.
+    """
+
+    def __init__(self, laws: Sequence[Law], name: str) -> None:
+        self._laws = laws
+        self._name = name
+        self._tried = laws
+        self._findings = {law.name: Finding() for law in laws}
+        self._reasons: dict[str, str] = {}
+
+    def hold(self, pipeline: Pipeline, case: Case) -> None:
+        """Try every law on one case.
+
+        Raises:
+            LawBroken: a law is broken; from now on no other one is tried, as a smaller case is to
+                break the same.
+        """
+        for law in self._tried:
+            if reason := law.why_not(pipeline):
+                self._reasons[law.name] = reason
+                continue
+            found = law.examine(pipeline, case)
+            self._findings[law.name] += found
+            if found.mismatches:
+                self._tried = [law]
+                raise LawBroken(law.name, self._name, found.detail) from found.error
+
+    def hold_small(self, pipeline: Pipeline, case: Case) -> None:
+        """The same, where Hypothesis makes no case smaller.
+
+        Raises:
+            LawBroken: of a case as small as could be found.
+        """
+        broken = self._broken(pipeline, case)
+        while broken is not None:
+            again = ((each, self._broken(pipeline, each)) for each in case.smaller())
+            found = next(((each, error) for each, error in again if error is not None), None)
+            if found is None:
+                raise broken
+            case, broken = found
+
+    def verdicts(self) -> list[Verdict]:
+        """What all cases show together, none of which broke a law.
+
+        Raises:
+            LawBroken: too much had to be excused, or nothing was compared.
+        """
+        for law in self._laws:
+            finding = self._findings[law.name]
+            if finding.cases and not finding.holds:
+                raise LawBroken(law.name, self._name, finding.summary)
+        return [self._verdict(law) for law in self._laws]
+
+    def _verdict(self, law: Law) -> Verdict:
+        finding = self._findings[law.name]
+        return Verdict(law, finding, "" if finding.cases else self._reasons[law.name])
+
+    def _broken(self, pipeline: Pipeline, case: Case) -> LawBroken | None:
+        try:
+            self.hold(pipeline, case)
+        except LawBroken as broken:
+            return broken
+        return None

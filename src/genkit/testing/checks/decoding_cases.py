@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -28,13 +29,25 @@ ARCHITECTURES: tuple[dict[str, Any], ...] = (
 )
 """Options of `TinyModel`: kinds of positions, windows that may differ by layer, head layouts."""
 
+LONG_ARCHITECTURES: tuple[dict[str, Any], ...] = (
+    {},
+    {"positions": "learned", "window": (40, None)},
+    {"positions": "alibi", "num_layers": 1},
+)
+"""Options of `TinyModel` for `long_trials`; there is a layer that sees everything in each."""
+
+_LONG = ((3, 150), (70, 45), (110, 6, 60))
+"""Lengths of prompts: some rows are long together, and some have much padding beside others."""
+
+_LONG_NUM_TOKENS = 3
+
+_ENDLESS = 10**9
+
+_PROCESSORS: tuple[tuple[Any, ...], ...] = ((), (RepetitionPenalty(penalty=3.0), TopK(k=20)))
+
+_SAMPLERS = (Greedy(), Categorical())
+
 _END_IDS = range(0, 260, 9)  # one step in nine ends a row, so that rows leave at different times
-
-
-@lru_cache(maxsize=64)
-def _tiny_model(architecture: int, seed: int, dtype: torch.dtype) -> TinyModel:
-    options = ARCHITECTURES[architecture]
-    return TinyModel(seed, dtype=dtype, eos_token_ids=_END_IDS, **options)
 
 
 def tiny_models(dtype: torch.dtype = torch.float64) -> st.SearchStrategy[TinyModel]:
@@ -43,20 +56,25 @@ def tiny_models(dtype: torch.dtype = torch.float64) -> st.SearchStrategy[TinyMod
     return st.builds(_tiny_model, architectures, st.integers(0, 2), st.just(dtype))
 
 
+@lru_cache(maxsize=64)
+def _tiny_model(architecture: int, seed: int, dtype: torch.dtype) -> TinyModel:
+    options = ARCHITECTURES[architecture]
+    return TinyModel(seed, dtype=dtype, eos_token_ids=_END_IDS, **options)
+
+
 def pipelines(
     models: st.SearchStrategy[Any],
     managers: st.SearchStrategy[Any],
     decoders: st.SearchStrategy[Any] | None = None,
 ) -> st.SearchStrategy[Pipeline]:
     """Pipelines over these models and managers, greedy or drawing, with and without processors."""
-    processors: list[Sequence[Any]] = [(), (RepetitionPenalty(penalty=3.0), TopK(k=20))]
     return st.builds(
         _pipeline,
         models,
         managers,
         st.none() if decoders is None else decoders,
-        st.sampled_from(processors),
-        st.sampled_from((Greedy(), Categorical())),
+        st.sampled_from(_PROCESSORS),
+        st.sampled_from(_SAMPLERS),
     )
 
 
@@ -77,11 +95,38 @@ def _pipeline(
 def cases(draw: Callable[..., Any], model: contracts.Model, longest: int = 10) -> Case:
     """Up to three short prompts, half of the time with a common beginning."""
     ids = st.integers(0, model.vocab_size - 1)
-    room = longest if model.context_length is None else min(longest, model.context_length // 4)
+    length = _ENDLESS if model.context_length is None else model.context_length
+    room, most_tokens = min(longest, length // 4), max(1, min(5, length // 2))
     stem = tuple(draw(st.lists(ids, max_size=room // 2)))
     ending = st.lists(ids, min_size=1, max_size=max(1, room - len(stem))).map(tuple)
     prompts = draw(st.lists(ending.map(lambda end: stem + end), min_size=1, max_size=3))
     seeds = draw(st.lists(st.integers(0, 2**64 - 1), min_size=len(prompts), max_size=len(prompts)))
-    return Case(
-        tuple(prompts), tuple(seeds), draw(st.integers(1, 5)), draw(st.integers(0, 2**16 - 1))
-    )
+    num_tokens = draw(st.integers(1, most_tokens))
+    return Case(tuple(prompts), tuple(seeds), num_tokens, draw(st.integers(0, 2**16 - 1)))
+
+
+def long_trials(
+    model: contracts.Model | None, manager: Any, decoder: Any
+) -> Iterator[tuple[Pipeline, Case]]:
+    """A few long cases, always the same, as mistakes may show only beyond some length.
+
+    Args:
+        model: what runs; None: a small random model of another architecture for each case.
+        manager, decoder: the pipeline's.
+    """
+    choices = random.Random(0)
+    for i, lengths in enumerate(_LONG):
+        options = LONG_ARCHITECTURES[i % len(LONG_ARCHITECTURES)]
+        runs = TinyModel(i, dtype=torch.float64, **options) if model is None else model
+        room = _ENDLESS if runs.context_length is None else runs.context_length
+        most = max(1, room * 3 // 4)
+        num_tokens = max(1, min(_LONG_NUM_TOKENS, room // 4))
+        prompts = tuple(
+            tuple(choices.randrange(runs.vocab_size) for _ in range(min(length, most)))
+            for length in lengths
+        )
+        seeds = tuple(choices.randrange(2**64) for _ in lengths)
+        pipeline = _pipeline(
+            runs, manager, decoder, _PROCESSORS[i % len(_PROCESSORS)], _SAMPLERS[i % len(_SAMPLERS)]
+        )
+        yield pipeline, Case(prompts, seeds, num_tokens, choices.randrange(2**16))

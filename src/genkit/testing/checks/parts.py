@@ -11,20 +11,25 @@ from typing import Any
 import torch
 
 from genkit.core.contracts import name_of
-from genkit.errors import MissingPackageError, UnsupportedError
+from genkit.errors import UnsupportedError
 from genkit.recipes.recipe import plain
 from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.testing.checks.drawn import need_hypothesis, run_drawn
+from genkit.testing.checks.edge_histories import edge_histories
+from genkit.testing.laws.admission import refuse_other_kinds
 from genkit.testing.laws.history import History, Row
 from genkit.testing.laws.law_broken import LawBroken
-from genkit.testing.laws.part import Law, global_generators_kept, law
+from genkit.testing.laws.part import PartLaw, global_generators_kept
 from genkit.testing.laws.processor import PROCESSOR_LAWS
-from genkit.testing.laws.sampler import SAMPLER_LAWS, draws_by_probability
-from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
+from genkit.testing.laws.rehearsal import Kind
+from genkit.testing.laws.sampler import DRAWS_BY_PROBABILITY, SAMPLER_LAWS
+from genkit.testing.laws.stop_criterion import ENDS_BY_A_FAR_BOUND, STOP_CRITERION_LAWS
 from genkit.text.tokenizer import Tokenizer
 
 __all__ = ["check_logits_processor", "check_sampler", "check_stop_criterion"]
 
 _VOCAB_SIZE = 12
+_EOS_TOKEN_IDS = (1,)
 
 
 def check_logits_processor(
@@ -33,8 +38,10 @@ def check_logits_processor(
     vocab_size: int | None = None,
     tokenizer: Tokenizer | None = None,
     max_examples: int | None = None,
-) -> None:
+) -> list[PartLaw]:
     """Hold a logits processor to `PROCESSOR_LAWS`.
+
+    First come a few fixed runs in which one token is allowed, or two.
 
     Args:
         part: a component or a plain callable.
@@ -45,11 +52,16 @@ def check_logits_processor(
         max_examples: how many runs are drawn; by default what the active profile of Hypothesis
             says.
 
+    Returns:
+        The laws that were tried; each has a `name` and a `statement`.
+
     Raises:
         LawBroken: a law is broken; the run drawn is made as small as possible first.
+        TypeError: `part` is a class, or a part of another kind.
         MissingPackageError: Hypothesis is not installed.
     """
-    _check(PROCESSOR_LAWS, part, vocab_size, tokenizer, max_examples)
+    _check("logits_processor", PROCESSOR_LAWS, part, vocab_size, tokenizer, max_examples)
+    return list(PROCESSOR_LAWS)
 
 
 def check_sampler(
@@ -59,7 +71,7 @@ def check_sampler(
     vocab_size: int | None = None,
     tokenizer: Tokenizer | None = None,
     max_examples: int | None = None,
-) -> None:
+) -> list[PartLaw]:
     """Hold a sampler to `SAMPLER_LAWS`.
 
     Args:
@@ -67,12 +79,17 @@ def check_sampler(
         distribution: whether it is to draw each token with its probability, which is then tested
             with fixed seeds.
 
+    Returns:
+        The laws that were tried.
+
     Raises:
-        LawBroken, MissingPackageError: as `check_logits_processor`.
+        LawBroken, TypeError, MissingPackageError: as `check_logits_processor`.
     """
-    _check(SAMPLER_LAWS, part, vocab_size, tokenizer, max_examples)
-    if distribution:
-        law(draws_by_probability)(part, _distributions(vocab_size or _VOCAB_SIZE, tokenizer))
+    _check("sampler", SAMPLER_LAWS, part, vocab_size, tokenizer, max_examples)
+    if not distribution:
+        return list(SAMPLER_LAWS)
+    DRAWS_BY_PROBABILITY(part, _distributions(vocab_size or _VOCAB_SIZE, tokenizer))
+    return [*SAMPLER_LAWS, DRAWS_BY_PROBABILITY]
 
 
 def check_stop_criterion(
@@ -81,55 +98,66 @@ def check_stop_criterion(
     vocab_size: int | None = None,
     tokenizer: Tokenizer | None = None,
     max_examples: int | None = None,
-) -> None:
+) -> list[PartLaw]:
     """Hold a stop criterion to `STOP_CRITERION_LAWS`.
 
-    Ids and texts that its options mention come often in the runs that are drawn.
+    Ids and texts that its options mention come often in the runs that are drawn. A bound is tried
+    by going there; one that leaves room for more than 20,000 tokens is believed.
 
     Args:
         part, vocab_size, tokenizer, max_examples: as for `check_logits_processor`.
 
+    Returns:
+        The laws that were tried.
+
     Raises:
-        LawBroken, MissingPackageError: as `check_logits_processor`.
+        LawBroken, TypeError, MissingPackageError: as `check_logits_processor`.
     """
-    _check(STOP_CRITERION_LAWS, part, vocab_size, tokenizer, max_examples)
+    laws, once = STOP_CRITERION_LAWS, ENDS_BY_A_FAR_BOUND
+    _check("stop_criterion", laws, part, vocab_size, tokenizer, max_examples, once)
+    return list(laws)
 
 
 def _check(
-    laws: Sequence[Law],
+    kind: Kind,
+    laws: Sequence[PartLaw],
     part: Any,
     vocab_size: int | None,
     tokenizer: Tokenizer | None,
     max_examples: int | None,
+    once: PartLaw | None = None,
 ) -> None:
-    """Try each law on each drawn run."""
-    try:
-        from hypothesis import given, settings
-    except ImportError:
-        advice, purpose = "pip install hypothesis", f"the check of {name_of(part)!r}"
-        raise MissingPackageError("hypothesis", advice, purpose) from None
+    """Try each law on fixed runs and on each drawn run, and one more on a single run."""
+    refuse_other_kinds(part, kind)
+    need_hypothesis(name_of(part))
     from genkit.testing.strategies import histories
 
     if tokenizer is None and _needs_tokenizer(part, vocab_size or _VOCAB_SIZE):
         tokenizer = ByteTokenizer()
     size = vocab_size or (tokenizer.vocab_size if tokenizer else _VOCAB_SIZE)
-    favoured = sorted(set(_mentioned(plain(part), tokenizer)))
-    broken: list[Law] = []
+    facts: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "eos_token_ids": _EOS_TOKEN_IDS,
+        "favoured": sorted(set(_mentioned(plain(part), tokenizer))),
+    }
+    broken: list[PartLaw] = []
 
     def holds(history: History) -> None:
         with global_generators_kept():  # so that what reads them breaks the same law again
-            for each in laws:
+            for law in laws:
                 try:
-                    each(part, history)
+                    law(part, history)
                 except LawBroken:
-                    broken.append(each)
-                    if each is broken[0]:  # a smaller run is to break the same law
+                    broken.append(law)
+                    if law is broken[0]:  # a smaller run is to break the same law
                         raise
 
-    runs = histories(size, tokenizer=tokenizer, favoured=favoured)
-    chosen: dict[str, Any] = {} if max_examples is None else {"max_examples": max_examples}
-    plainly = settings(deadline=None, database=None, report_multiple_bugs=False, **chosen)
-    plainly(given(runs)(holds))()
+    fixed = edge_histories(size, **facts)
+    for history in fixed:
+        holds(history)
+    if once is not None:
+        once(part, fixed[0])
+    run_drawn(holds, histories(size, **facts), max_examples=max_examples)
 
 
 def _needs_tokenizer(part: Any, vocab_size: int) -> bool:

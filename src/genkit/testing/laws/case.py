@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 Prompt = tuple[int, ...]
@@ -32,3 +33,28 @@ class Case:
         """The same case with every prompt cut, from the left, to the length of the shortest."""
         shortest = min(map(len, self.prompts))
         return replace(self, prompts=tuple(prompt[-shortest:] for prompt in self.prompts))
+
+    def smaller(self) -> Iterator[Case]:
+        """Cases with a row, a part of a prompt or some tokens less, the smallest of each first."""
+        for row in range(len(self.prompts) if len(self.prompts) > 1 else 0):
+            yield replace(
+                self,
+                prompts=self.prompts[:row] + self.prompts[row + 1 :],
+                seeds=self.seeds[:row] + self.seeds[row + 1 :],
+            )
+        for row, prompt in enumerate(self.prompts):
+            for length in _below(len(prompt)):
+                cut = (prompt[-length:],)
+                yield replace(self, prompts=self.prompts[:row] + cut + self.prompts[row + 1 :])
+        for num_tokens in _below(self.num_tokens):
+            yield replace(self, num_tokens=num_tokens)
+
+
+def _below(count: int) -> list[int]:
+    """Some numbers from 1 to `count - 1`: they halve the distance to `count` each time."""
+    numbers = []
+    distance = count - 1
+    while distance:
+        numbers.append(count - distance)
+        distance //= 2
+    return numbers

@@ -8,6 +8,7 @@ from typing import Any
 from genkit.components.base import Component
 from genkit.errors import ContextLengthError
 from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.text.tokenizer import Tokenizer
 
@@ -27,23 +28,37 @@ def check_context(part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None
 
     Raises:
         LawBroken: it does something else.
+        TypeError: `part` is a class.
     """
+    refuse_class(part)
     tokenizer = ByteTokenizer() if tokenizer is None else tokenizer
     before, spec = copy.deepcopy(prompt), _dump(part)
-    ids = part.encode(prompt, tokenizer)
+    ids = _encode(part, prompt, tokenizer)
     if not isinstance(ids, list) or not ids or not all(type(i) is int for i in ids):
-        raise LawBroken("encodes_to_ids", part, f"{prompt!r} became {ids!r}")
+        raise LawBroken("encodes to ids", part, f"{prompt!r} became {ids!r}")
     outside = [token_id for token_id in ids if not 0 <= token_id < tokenizer.vocab_size]
     if outside:
-        raise LawBroken("encodes_to_ids", part, f"{outside[0]} is no id of the tokenizer")
-    again = part.encode(prompt, tokenizer)
+        raise LawBroken("encodes to ids", part, f"{outside[0]} is no id of the tokenizer")
+    again = _encode(part, prompt, tokenizer)
     if again != ids:
-        raise LawBroken("gives_the_same_again", part, f"first {ids}, then {again}")
+        raise LawBroken("gives the same again", part, f"first {ids}, then {again}")
     _check_fit(part, ids, tokenizer)
     if prompt != before:
-        raise LawBroken("leaves_what_it_is_given", part, f"{before!r} became {prompt!r}")
+        raise LawBroken("leaves what it is given", part, f"{before!r} became {prompt!r}")
     if _dump(part) != spec:
-        raise LawBroken("leaves_its_spec", part, f"{spec!r} became {_dump(part)!r}")
+        raise LawBroken("leaves its spec", part, f"{spec!r} became {_dump(part)!r}")
+
+
+def _encode(part: Any, prompt: Any, tokenizer: Tokenizer) -> Any:
+    try:
+        return part.encode(prompt, tokenizer)
+    except Exception as error:
+        raise _raised(part, error, "encode") from error
+
+
+def _raised(part: Any, error: Exception, function: str) -> LawBroken:
+    words = f"raised {type(error).__name__}: {error} in `{function}`"
+    return LawBroken("runs without an error", part, words)
 
 
 def _check_fit(part: Any, ids: list[int], tokenizer: Tokenizer) -> None:
@@ -54,14 +69,16 @@ def _check_fit(part: Any, ids: list[int], tokenizer: Tokenizer) -> None:
         except ContextLengthError:
             if longest is not None and longest < len(given):
                 continue
-            raise LawBroken("keeps_what_fits", part, f"refused {len(given)} ids") from None
+            raise LawBroken("keeps what fits", part, f"refused {len(given)} ids") from None
+        except Exception as error:
+            raise _raised(part, error, "fit") from error
         if ids != given:
-            raise LawBroken("leaves_what_it_is_given", part, f"`fit` changed {given} to {ids}")
+            raise LawBroken("leaves what it is given", part, f"`fit` changed {given} to {ids}")
         if longest is None or longest >= len(given):
             if fitted != given:
-                raise LawBroken("keeps_what_fits", part, f"{given} fits and became {fitted}")
+                raise LawBroken("keeps what fits", part, f"{given} fits and became {fitted}")
         elif not 0 < len(fitted) <= longest:
-            raise LawBroken("keeps_what_fits", part, f"{len(fitted)} ids where {longest} fit")
+            raise LawBroken("keeps what fits", part, f"{len(fitted)} ids where {longest} fit")
 
 
 def _dump(part: Any) -> Any:

@@ -273,6 +273,7 @@ LAWS: tuple[Law, ...] = (
         "a row gives the same beside longer rows, whatever the difference",
         any_padding,
         needs=_BATCH | {"ragged"},
+        needs_tokens=3,  # a prompt, a longer one, an answer
     ),
     Law(
         "same seed = same tokens",

@@ -19,27 +19,22 @@ class FaultyCache:
 
     Attributes:
         asked: the names of the attributes that were asked for.
+        began: how many columns the other cache held when the last piece of a forward began.
     """
 
     def __init__(self, inner: Any, fails_at: int | None = None) -> None:
         self._inner = inner
         self._fails_at = fails_at
         self.asked: list[str] = []
+        self.began: int = inner.length
 
     def __getattr__(self, attribute: str) -> Any:
         """The attribute of the other cache."""
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         self.asked.append(attribute)
+        if attribute == "open":
+            self.began = self._inner.length
         if len(self.asked) - 1 == self._fails_at:
             raise Fault(f"`cache.{attribute}` fails on purpose")
         return getattr(self._inner, attribute)
-
-    @property
-    def advanced_too_soon(self) -> bool:
-        """Whether the piece of a forward that failed had called `advance` already."""
-        *before, failed = self.asked
-        if failed == "open":  # the next piece begins; those before it have succeeded
-            return False
-        begin = len(before) - before[::-1].index("open") if "open" in before else 0
-        return "advance" in before[begin:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from typing import Self
 
 import torch
@@ -64,10 +65,10 @@ class Row:
         )
 
     def lengthened(self, num_steps: int) -> Row:
-        """The row with so many steps, its own over and over."""
-        indices = torch.arange(num_steps) % len(self.token_ids)
-        token_ids = tuple(self.token_ids[i] for i in indices.tolist())
-        return replace(self, token_ids=token_ids, logits=self.logits[indices])
+        """The row with so many steps: its tokens over and over, the logits of its first step."""
+        token_ids = tuple(islice(cycle(self.token_ids), num_steps))
+        # A view: so many rows of a large vocabulary would not fit into memory.
+        return replace(self, token_ids=token_ids, logits=self.logits[:1].expand(num_steps, -1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ class Law:
         grades: of the cache managers for which it holds.
         needs: capabilities of model and cache together, without which it says nothing.
         needs_tokenizer: whether it is about text.
+        needs_tokens: how many tokens the model's context must hold.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Law:
     grades: frozenset[str] = EVERY_GRADE
     needs: frozenset[str] = frozenset()
     needs_tokenizer: bool = False
+    needs_tokens: int = 0
 
     def why_not(self, pipeline: Pipeline) -> str:
         """Why the law says nothing about a pipeline; empty if it does."""
@@ -48,6 +50,9 @@ class Law:
             return f"the model with {cache} does not support {', '.join(missing)}"
         if self.needs_tokenizer and pipeline.tokenizer is None:
             return "there is no tokenizer"
+        length = pipeline.model.context_length
+        if length is not None and length < self.needs_tokens:
+            return f"the model's context holds {length} tokens, and it takes {self.needs_tokens}"
         return ""
 
     def examine(self, pipeline: Pipeline, case: Case) -> Finding:

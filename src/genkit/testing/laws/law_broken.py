@@ -11,7 +11,7 @@ class LawBroken(AssertionError):
     """A part does not keep a law.
 
     Attributes:
-        law: the name of the law, which is that of its function.
+        law: the name of the law, in words.
         part: how messages call the part.
         evidence: the first place where it shows: row, step, token, what was expected and found.
     """

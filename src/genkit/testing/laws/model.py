@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from genkit.core.contracts import CAPABILITIES, Model
@@ -81,12 +83,15 @@ def failed_forward_changes_nothing(pipeline: Pipeline, case: Case) -> Finding:
     try:
         model(ids[:, held:], faulty)
     except Fault:
-        if faulty.advanced_too_soon:
-            words = f"`advance` was called before the forward had succeeded: {faulty.asked}"
+        if cache.length != faulty.began:
+            words = (
+                f"a forward that failed has advanced the cache from {faulty.began} to "
+                f"{cache.length} columns: {faulty.asked}"
+            )
             return found + Finding(mismatches=1, detail=words)
     cache.crop(held)
     again = model(ids[:, held:], cache)
-    what = f"after a failure at `cache.{faulty.asked[-1]}` and `crop({held})`, and without it"
+    what = f"after a failure among {faulty.asked} and `crop({held})`, and without it"
     return found + _same(pipeline, again, expected, what)
 
 
@@ -95,14 +100,30 @@ def model_stays_as_it_is(pipeline: Pipeline, case: Case) -> Finding:
     arguments = case.prompts, case.seeds, case.num_tokens
     trace_run(pipeline, *arguments)  # what is made at first use is there now
     before = attributes_of(pipeline.model)
-    longer = case.prompts[0][:1] + case.prompts[0]  # another length, which must leave no trace
-    trace_run(pipeline, [longer], case.seeds[:1], case.num_tokens)
+    # Another length, if there is room for one, which must leave no trace.
+    longer = case.prompts[0][:1] + case.prompts[0]
+    length = pipeline.model.context_length
+    longest = len(longer) if length is None else length - case.num_tokens
+    trace_run(pipeline, [longer[:longest]], case.seeds[:1], case.num_tokens)
     after = attributes_of(pipeline.model)
     found = Finding(cases=1, decisions=1)
     changed = sorted(p for p in before | after if before.get(p) != after.get(p))
     if changed:
         words = f"a run changes the model's attributes {', '.join(changed[:5])}"
         found += Finding(mismatches=1, detail=words)
+    return found
+
+
+def fingerprint_stays(pipeline: Pipeline, case: Case) -> Finding:
+    """The fingerprint is the same at each call, and a run moves it as little as the version."""
+    first, again = _marks(pipeline.model), _marks(pipeline.model)
+    trace_run(pipeline, case.prompts, case.seeds, case.num_tokens)
+    after = _marks(pipeline.model)
+    found = Finding(cases=1, decisions=1)
+    for name, mark in first.items():
+        if not (again[name] == mark == after[name]):
+            words = f"`{name}` is {mark!r}, at the next call {again[name]!r}, after a run "
+            found += Finding(mismatches=1, detail=f"{words}{after[name]!r}")
     return found
 
 
@@ -122,8 +143,23 @@ MODEL_LAWS: tuple[Law, ...] = (
     Law(
         "the model stays as it is", "a run changes no attribute of the model", model_stays_as_it_is
     ),
+    Law(
+        "the fingerprint stays",
+        "a model's `fingerprint()` and `weights_version` do not move while its weights do not",
+        fingerprint_stays,
+    ),
 )
 """The laws of every model."""
+
+
+def _marks(model: Any) -> dict[str, object]:
+    """What a model says of its weights."""
+    marks: dict[str, object] = {}
+    if hasattr(model, "fingerprint"):
+        marks["fingerprint()"] = model.fingerprint()
+    if hasattr(model, "weights_version"):
+        marks["weights_version"] = model.weights_version
+    return marks
 
 
 def _state(pipeline: Pipeline, case: Case) -> GenerationState:

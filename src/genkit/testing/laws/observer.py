@@ -8,6 +8,7 @@ import torch
 
 from genkit.components.samplers import Categorical
 from genkit.pipeline import Pipeline
+from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.tiny_model import TinyModel
 
@@ -28,12 +29,20 @@ def check_observer(part: Any) -> None:
 
     Raises:
         LawBroken: it does something else.
+        TypeError: `part` is a class.
     """
+    refuse_class(part)
     if not any(callable(getattr(part, name, None)) for name in _FUNCTIONS):
-        raise LawBroken("has_a_function", part, f"it has none of {', '.join(_FUNCTIONS)}")
-    for step, (unseen, seen) in enumerate(zip(_logits([]), _logits([part]), strict=True)):
+        raise LawBroken("has a function", part, f"it has none of {', '.join(_FUNCTIONS)}")
+    unwatched = _logits([])
+    try:
+        watched = _logits([part])
+    except Exception as error:
+        words = f"raised {type(error).__name__}: {error}"
+        raise LawBroken("runs without an error", part, words) from error
+    for step, (unseen, seen) in enumerate(zip(unwatched, watched, strict=True)):
         if not torch.equal(unseen, seen):
-            raise LawBroken("changes_nothing", part, f"step {step}: it wrote into the logits")
+            raise LawBroken("changes nothing", part, f"step {step}: it wrote into the logits")
 
 
 def _logits(observers: list[Any]) -> list[torch.Tensor]:

@@ -1,6 +1,6 @@
 """The laws that processors, samplers and stop criteria have in common.
 
-A law is a plain function ``(part, history) -> None`` that raises `LawBroken`. It needs neither
+A law is a `PartLaw`, ``(part, history) -> None``, that raises `LawBroken`. It needs neither
 Hypothesis nor a model: the history may be drawn, or recorded from a real model's run.
 
 What a row gets may depend on its own prompt, tokens, logits, seed and step, and on nothing else.
@@ -11,6 +11,7 @@ threads, memory layout, global random generators.
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import random
 import threading
@@ -28,9 +29,6 @@ from genkit.testing.laws.history import History, Row
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.rehearsal import Kind, PartFailed, Rehearsal, bind, play
 
-Law = Callable[[Any, History], None]
-"""``law(part, history)`` raises `LawBroken` where the part does not keep it."""
-
 Evidence = Iterator[str]
 """What speaks against a part; the first piece is enough."""
 
@@ -38,30 +36,45 @@ _THREADS = 4
 _PADDING = 3
 
 
-def law(find: Callable[..., Evidence], *given: Any) -> Law:
-    """The law that `find` finds no evidence against.
+class PartLaw:
+    """The law that a function finds no evidence against.
 
     Args:
-        find: ``(part, history, *given) -> Evidence``; its name is the law's.
+        find: ``(part, history, *given) -> Evidence``. Its name, with blanks, is that of the law,
+            and the first line of its docstring the statement.
         given: what `find` takes besides.
+
+    Attributes:
+        name: short, as messages and `genkit verify` call it.
+        statement: what holds, in one sentence.
     """
 
-    def check(part: Any, history: History) -> None:
+    def __init__(self, find: Callable[..., Evidence], *given: Any) -> None:
+        self.name = find.__name__.replace("_", " ")
+        self.statement = (inspect.getdoc(find) or "").partition("\n")[0]
+        self._find = find
+        self._given = given
+
+    def __call__(self, part: Any, history: History) -> None:
+        """Try the law.
+
+        Raises:
+            LawBroken: the part does not keep it.
+        """
         try:
-            evidence = next(find(part, history, *given), None)
+            evidence = next(self._find(part, history, *self._given), None)
         except PartFailed as error:
-            raise LawBroken(find.__name__, part, str(error)) from error.__cause__
+            raise LawBroken(self.name, part, str(error)) from error.__cause__
         if evidence is not None:
-            raise LawBroken(find.__name__, part, evidence)
+            raise LawBroken(self.name, part, evidence)
 
-    check.__name__ = check.__qualname__ = find.__name__
-    check.__doc__ = find.__doc__
-    return check
+    def __repr__(self) -> str:
+        return f"PartLaw({self.name!r})"
 
 
-def shared_laws(kind: Kind) -> tuple[Law, ...]:
-    """The laws of this module, for one kind of part."""
-    return tuple(law(find, kind) for find in _SHARED)
+def shared_laws(kind: Kind) -> tuple[PartLaw, ...]:
+    """The laws of this module, for one kind of part; the one that it runs at all stands apart."""
+    return tuple(PartLaw(find, kind) for find in _SHARED)
 
 
 class _Plays:
@@ -82,6 +95,16 @@ class _Plays:
 
 played = _Plays()
 """``played(kind, part, history)``: what the part gives, as it gave it when it was first asked."""
+
+
+def runs_without_an_error(part: Any, history: History, kind: Kind) -> Evidence:
+    """It can be bound for a run, and raises in none of its steps."""
+    try:
+        played(kind, part, history)
+    except PartFailed as failed:
+        if failed.__cause__ is not None:  # what it returned is the matter of other laws
+            raise
+    yield from ()
 
 
 def leaves_what_it_is_given(part: Any, history: History, kind: Kind) -> Evidence:

@@ -9,16 +9,20 @@ from typing import Any
 import torch
 
 from genkit.testing.laws.history import History
-from genkit.testing.laws.part import Evidence, Law, difference, law, played, shared_laws
+from genkit.testing.laws.part import (
+    Evidence,
+    PartLaw,
+    difference,
+    played,
+    runs_without_an_error,
+    shared_laws,
+)
 from genkit.testing.laws.rehearsal import Rehearsal, play
 
 __all__ = ["PROCESSOR_LAWS"]
 
-# What is lowered by that much is meant to be forbidden.
-_FLOOR = 1e30
-# A value that several tokens share, so far below every logit there was, is a floor as well.
+# A value so far below every logit there was, that does not move with them, is meant to forbid.
 _FAR_BELOW = 1e3
-_APART = 0.1
 
 
 def keeps_shape_dtype_and_device(part: Any, history: History) -> Evidence:
@@ -36,58 +40,61 @@ def keeps_shape_dtype_and_device(part: Any, history: History) -> Evidence:
 
 def forbids_with_minus_infinity(part: Any, history: History) -> Evidence:
     """The answer has neither NaN nor +inf, and no finite value that is meant to forbid."""
-    for step, (given, answer) in enumerate(_stages(part, history)):
+    moved = history.of([replace(row, logits=row.logits * 0.5 + 0.3) for row in history.rows])
+    stages = zip(_stages(part, history), play("logits_processor", part, moved), strict=True)
+    for step, ((given, answer), answer_moved) in enumerate(stages):
         for i, (before, after) in enumerate(zip(given, answer, strict=True)):
             for token_id in (after.isnan() | (after == math.inf)).nonzero()[:, 0].tolist():
                 yield f"{_at(i, step, token_id)} has {after[token_id].item()}"
-            for token_id in _floored(before, after).nonzero()[:, 0].tolist():
+            for token_id in _floored(before, after, answer_moved[i]).nonzero()[:, 0].tolist():
                 low = after[token_id].item()
                 yield f"{_at(i, step, token_id)} has the finite floor {low}; forbid with -inf"
 
 
-def _floored(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Which tokens have got a finite value that is meant to forbid them, bool `[vocab]`."""
-    finite = before.isfinite() & after.isfinite()
-    if not bool(finite.any()):
-        return finite
-    floored = finite & (before - after > _FLOOR)
-    far = finite & (after < before[finite].min() - _FAR_BELOW)
-    if bool(far.any()):
-        # Different logits that have become one value: nothing but a floor does that so far below.
-        values, groups = after[far].unique(return_inverse=True)
-        ends = [
-            torch.zeros_like(values).scatter_reduce(0, groups, before[far], end, include_self=False)
-            for end in ("amin", "amax")
-        ]
-        floored[far] |= (ends[1] - ends[0] > _APART)[groups]
-    return floored
+def _floored(before: torch.Tensor, after: torch.Tensor, after_moved: torch.Tensor) -> torch.Tensor:
+    """Which tokens have got a finite value that is meant to forbid them, bool `[vocab]`.
+
+    Args:
+        before, after: the logits before and after the part.
+        after_moved: what the part made of logits all of which had been changed, in the same order.
+    """
+    allowed = before[before.isfinite()]
+    if not len(allowed):
+        return torch.zeros_like(before, dtype=torch.bool)
+    return after.isfinite() & (after < allowed.min() - _FAR_BELOW) & (after == after_moved)
 
 
 def revives_nothing(part: Any, history: History) -> Evidence:
-    """What is forbidden stays so, unless the class says `may_allow`."""
+    """What is forbidden stays so, unless the part has `may_allow`."""
     if getattr(part, "may_allow", False):
         return
     for step, (given, answer) in enumerate(_stages(part, history)):
         for i, token_id in ((given == -math.inf) & (answer != -math.inf)).nonzero().tolist():
             found = answer[i, token_id].item()
-            yield f"{_at(i, step, token_id)} was forbidden and has {found}; see `may_allow`"
+            yield (
+                f"{_at(i, step, token_id)} was forbidden and has {found}; a part that is meant to "
+                "do that has `may_allow = True`"
+            )
 
 
 def empties_no_row(part: Any, history: History) -> Evidence:
-    """A row that has allowed tokens keeps one, unless the class says `may_empty`."""
+    """A row that has allowed tokens keeps one, unless the part has `may_empty`."""
     if getattr(part, "may_empty", False):
         return
     for step, (given, answer) in enumerate(_stages(part, history)):
         emptied = given.isfinite().any(-1) & (answer == -math.inf).all(-1)
         for i in emptied.nonzero()[:, 0].tolist():
             count = int(given[i].isfinite().sum())
-            yield f"row {i}, step {step}: all of {count} allowed tokens forbidden; see `may_empty`"
+            yield (
+                f"row {i}, step {step}: all of {count} allowed tokens forbidden; a part that is "
+                "meant to do that has `may_empty = True`"
+            )
 
 
 def leaves_empty_rows(part: Any, history: History) -> Evidence:
     """A row of which every token is forbidden stays so, and the others do not notice.
 
-    A class that says `may_allow` may answer anything but NaN.
+    A part that has `may_allow` may answer anything but NaN.
     """
     first, *others = history.rows
     empty = replace(first, logits=torch.full_like(first.logits, -math.inf))
@@ -129,13 +136,14 @@ def _at(row: int, step: int, token_id: int) -> str:
     return f"row {row}, step {step}: token {token_id}"
 
 
-PROCESSOR_LAWS: tuple[Law, ...] = (
-    law(keeps_shape_dtype_and_device),
-    law(forbids_with_minus_infinity),
-    law(revives_nothing),
-    law(empties_no_row),
-    law(keeps_the_argmax_it_promises),
+PROCESSOR_LAWS: tuple[PartLaw, ...] = (
+    PartLaw(runs_without_an_error, "logits_processor"),
+    PartLaw(keeps_shape_dtype_and_device),
+    PartLaw(forbids_with_minus_infinity),
+    PartLaw(revives_nothing),
+    PartLaw(empties_no_row),
+    PartLaw(keeps_the_argmax_it_promises),
     *shared_laws("logits_processor"),
-    law(leaves_empty_rows),
+    PartLaw(leaves_empty_rows),
 )
 """Every law of a logits processor; ``law(part, history)`` raises `LawBroken`."""

@@ -17,7 +17,10 @@ Kind = Literal["logits_processor", "sampler", "stop_criterion"]
 
 
 class PartFailed(Exception):
-    """A part raised, or returned what nothing can be done with. Laws turn it into `LawBroken`."""
+    """A part raised, or returned what nothing can be done with. Laws turn it into `LawBroken`.
+
+    Its cause is what the part raised; None if it raised nothing.
+    """
 
 
 class Rehearsal:
@@ -58,10 +61,10 @@ class Rehearsal:
         Raises:
             PartFailed: the part raised, or its answer has the wrong shape.
         """
-        self.given = self.history.logits(self.step) if given is None else given
         if self.kind == "stop_criterion":
             self._append()
             return self._call(self.state)
+        self.given = self.history.logits(self.step) if given is None else given
         answer = self._call(self.state, self.given)
         self._append()
         return answer
@@ -91,7 +94,8 @@ class Rehearsal:
         except Exception as error:
             raise PartFailed(f"step {step}: raised {_text(error)}") from error
         if not isinstance(answer, torch.Tensor):
-            raise PartFailed(f"step {step}: returned {type(answer).__name__}, not a tensor")
+            found = None if answer is None else type(answer).__name__
+            raise PartFailed(f"step {step}: returned {found}, not a tensor")
         batch = len(self.state)
         expected = (batch, *self.given.shape[1:]) if self.kind == "logits_processor" else (batch,)
         if answer.shape != expected:

@@ -9,10 +9,16 @@ from typing import Any
 import torch
 
 from genkit.testing.laws.history import History, Row
-from genkit.testing.laws.part import Evidence, Law, law, played, shared_laws
+from genkit.testing.laws.part import (
+    Evidence,
+    PartLaw,
+    played,
+    runs_without_an_error,
+    shared_laws,
+)
 from genkit.testing.laws.rehearsal import Rehearsal, play
 
-__all__ = ["SAMPLER_LAWS", "draws_by_probability"]
+__all__ = ["DRAWS_BY_PROBABILITY", "SAMPLER_LAWS"]
 
 # Draws for each distribution, and what chance has to deviate as far as it does to be believed.
 _NUM_SEEDS = 2000
@@ -110,10 +116,14 @@ def _chance(counts: torch.Tensor, expected: torch.Tensor) -> float:
     return float(torch.special.gammaincc(freedom, distance))
 
 
-SAMPLER_LAWS: tuple[Law, ...] = (
-    law(gives_one_id_a_row),
-    law(draws_what_is_allowed),
+SAMPLER_LAWS: tuple[PartLaw, ...] = (
+    PartLaw(runs_without_an_error, "sampler"),
+    PartLaw(gives_one_id_a_row),
+    PartLaw(draws_what_is_allowed),
     *shared_laws("sampler"),
-    law(shows_what_cannot_be_drawn),
+    PartLaw(shows_what_cannot_be_drawn),
 )
 """Every law of a sampler but the one of frequencies, which not every sampler is meant to keep."""
+
+DRAWS_BY_PROBABILITY = PartLaw(draws_by_probability)
+"""The law of frequencies."""

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from genkit.testing.laws.history import History
-from genkit.testing.laws.part import Evidence, Law, law, shared_laws
+from genkit.testing.laws.part import Evidence, PartLaw, runs_without_an_error, shared_laws
 from genkit.testing.laws.rehearsal import PartFailed, Rehearsal
 from genkit.text.stream import Detokenizer
 from genkit.text.transcript import TextStream
 
-__all__ = ["STOP_CRITERION_LAWS"]
+__all__ = ["ENDS_BY_A_FAR_BOUND", "STOP_CRITERION_LAWS"]
 
 _REPORTED = {"matched", "position", "text_end"}
-# A bound is tried by going there; what lies further off is believed.
-_FARTHEST = 300
+# A bound is tried by going there, step by step; what lies further off than that many is believed.
+_NEAR, _FARTHEST = 300, 20_000
 
 
 def gives_one_mark_a_row(part: Any, history: History) -> Evidence:
@@ -29,10 +29,11 @@ def gives_one_mark_a_row(part: Any, history: History) -> Evidence:
             yield f"step {step}: returned {marks.dtype} on {marks.device}, not bool"
 
 
-def ends_by_its_bound(part: Any, history: History) -> Evidence:
+def ends_by_its_bound(part: Any, history: History, farthest: int) -> Evidence:
     """Where it states a bound, it has ended a row that has as many tokens.
 
-    A row generates one token at least, however long its prompt is.
+    A row generates one token at least, however long its prompt is. A bound that leaves room for
+    more than `farthest` tokens is believed.
     """
     bound = getattr(part, "bound", None)
     if bound is None:
@@ -48,7 +49,7 @@ def ends_by_its_bound(part: Any, history: History) -> Evidence:
         if not isinstance(most, int):
             yield f"`bound({len(row.prompt)})` is {most!r}, neither a whole number nor None"
         num_steps = max(1, int(most) - len(row.prompt))
-        if num_steps > _FARTHEST:
+        if num_steps > farthest:
             continue
         rehearsal = Rehearsal("stop_criterion", part, history.of([row.lengthened(num_steps)]))
         if not any(bool(rehearsal.go()) for _ in range(num_steps)):
@@ -138,12 +139,16 @@ def _detokenizer(history: History) -> Detokenizer:
     return Detokenizer(history.tokenizer, hidden)
 
 
-STOP_CRITERION_LAWS: tuple[Law, ...] = (
-    law(gives_one_mark_a_row),
-    law(ends_by_its_bound),
-    law(reports_what_is_there),
-    law(shows_nothing_that_it_cuts),
-    law(holds_back_what_there_is),
+STOP_CRITERION_LAWS: tuple[PartLaw, ...] = (
+    PartLaw(runs_without_an_error, "stop_criterion"),
+    PartLaw(gives_one_mark_a_row),
+    PartLaw(ends_by_its_bound, _NEAR),
+    PartLaw(reports_what_is_there),
+    PartLaw(shows_nothing_that_it_cuts),
+    PartLaw(holds_back_what_there_is),
     *shared_laws("stop_criterion"),
 )
 """Every law of a stop criterion; ``law(part, history)`` raises `LawBroken`."""
+
+ENDS_BY_A_FAR_BOUND = PartLaw(ends_by_its_bound, _FARTHEST)
+"""The law of bounds for those that take long to try; once for each criterion is enough."""

@@ -13,7 +13,7 @@ from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.history import History
 from genkit.testing.laws.law_broken import LawBroken
-from genkit.testing.laws.part import Law
+from genkit.testing.laws.part import PartLaw
 from genkit.testing.laws.processor import PROCESSOR_LAWS
 from genkit.testing.laws.rehearsal import play
 from genkit.testing.laws.sampler import SAMPLER_LAWS
@@ -65,7 +65,7 @@ def rows_of_parts(
             yield from _judge(place, criterion, recorded, laws)
 
 
-def _judge(place: str, part: Any, history: History, laws: Sequence[Law]) -> Iterator[LawRow]:
+def _judge(place: str, part: Any, history: History, laws: Sequence[PartLaw]) -> Iterator[LawRow]:
     for law in laws:
         try:
             law(part, history)
@@ -77,10 +77,8 @@ def _judge(place: str, part: Any, history: History, laws: Sequence[Law]) -> Iter
             yield _row(place, law, True, 1)
 
 
-def _row(place: str, law: Law, holds: bool | None, cases: int, detail: str = "") -> LawRow:
-    statement = (law.__doc__ or "").partition("\n")[0]
-    name = law.__name__.replace("_", " ")
-    return LawRow(name, statement, holds, cases, detail, part=place)
+def _row(place: str, law: PartLaw, holds: bool | None, cases: int, detail: str = "") -> LawRow:
+    return LawRow(law.name, law.statement, holds, cases, detail, part=place)
 
 
 def _place(key: str, part: Any) -> str:

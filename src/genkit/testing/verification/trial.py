@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from genkit.components.caches import Prefix
 from genkit.core.contracts import Cache, name_of
 from genkit.core.limits import Limits
 from genkit.errors import GenkitError
@@ -40,7 +41,7 @@ class Trial:
     """What the laws are tried on.
 
     Attributes:
-        pipeline: that of the recipe, without what keeps a run from being repeated.
+        pipeline: that of the recipe, without what keeps a run from being repeated or outlasts it.
         cases: as many as were asked for.
         notes: what was left out of the pipeline, and why.
     """
@@ -60,10 +61,11 @@ class Trial:
         longest = max(len(prompt) for case in cases for prompt in case.prompts)
         needed = longest + 2 * _NUM_TOKENS + _SPARE
         criteria, notes = _fit_for_laws(pipeline.parts.stop_criteria, needed)
-        fit = variant_of(pipeline, stop_criteria=criteria)
+        cache, note = _without_files(pipeline.parts.cache)
+        fit = variant_of(pipeline, stop_criteria=criteria, cache=cache)
         if hasattr(pipeline.model, "cache_must_use"):
             fit.model = OnAnyCache(pipeline.model)
-        return cls(fit, cases, notes)
+        return cls(fit, cases, notes + note)
 
 
 class OnAnyCache:
@@ -121,6 +123,19 @@ def _encode(pipeline: Pipeline, text: str) -> list[int]:
     except GenkitError:  # a context that takes something else than a string
         ids: list[int] = tokenizer.encode(text)
         return ids
+
+
+def _without_files(manager: Any) -> tuple[Any, tuple[str, ...]]:
+    """A manager that finds nothing on disk and leaves nothing there, and a note if it is another.
+
+    What others have stored would make every run another one, and random texts are of no use later.
+    """
+    if not (isinstance(manager, Prefix) and manager.disk):
+        return manager, ()
+    return Prefix(max_bytes=manager.max_bytes), (
+        "cache.disk was left out: the laws neither read nor write files, and prefixes were kept in "
+        "memory only",
+    )
 
 
 def _fit_for_laws(criteria: Sequence[Any], needed: int) -> tuple[tuple[Any, ...], tuple[str, ...]]:
