@@ -15,7 +15,7 @@ import zoo
 from genkit import Pipeline, caches, samplers, stopping
 from genkit.backends import PyTorch
 from genkit.core.result import Result, Stop
-from genkit.errors import PartError
+from genkit.errors import PartError, UnsupportedError
 from genkit.testing import TinyModel
 
 MB = 10**6
@@ -256,7 +256,7 @@ def resident() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not STATM.exists(), reason="this system does not say what is resident")
-@pytest.mark.parametrize("manager", ["Dynamic", "Prefix"])
+@pytest.mark.parametrize("manager", caches.__all__)
 def test_ten_thousand_short_runs_leave_memory_where_it_was(manager: str) -> None:
     run = short_runs(bounded(manager))
     for i in range(1_000):
@@ -266,3 +266,11 @@ def test_ten_thousand_short_runs_leave_memory_where_it_was(manager: str) -> None
         run(i)
     assert resident() - memory < 2 * MB  # a quarter of a kilobyte a run would be more
     assert len(gc.get_objects()) - objects < 100
+
+
+def test_memory_that_is_not_there_is_named() -> None:
+    limit = stopping.MaxNewTokens(limit=2 * 10**9)
+    module = zoo.build("llama", max_position_embeddings=10**12)
+    pipeline = Pipeline(PyTorch.wrap(module), cache=caches.Static(), stop_criteria=[limit])
+    with pytest.raises(UnsupportedError, match=r"2,000,000,003 columns.*max_new_tokens.*dynamic"):
+        pipeline.generate([1, 2, 3])

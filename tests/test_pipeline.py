@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from genkit.components.caches import Dynamic, NoCache
+from genkit.components.caches import Dynamic, NoCache, Static
 from genkit.components.processors import (
     MinP,
     RepetitionPenalty,
@@ -534,3 +534,13 @@ def test_nothing_is_warned_of_on_a_correct_call(recwarn) -> None:
     """EOS-05."""
     Pipeline(TinyModel(), stop_criteria=[Eos(), MaxNewTokens(limit=3)]).generate(["a", "bcd"])
     assert not recwarn.list
+
+
+def test_a_model_loaded_for_one_cache_refuses_another_and_says_what_to_write() -> None:
+    class Compiled(TinyModel):
+        cache_must_use = frozenset({"static"})
+
+    message = "`compile: true`.*`static`.*the cache 'dynamic' does not.*`cache: {type: static}`"
+    with pytest.raises(UnsupportedError, match=message):
+        Pipeline(Compiled())
+    assert Pipeline(Compiled(), cache=Static()).generate([1], max_new_tokens=2).token_ids

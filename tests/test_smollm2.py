@@ -33,6 +33,7 @@ def test_greedy_is_what_transformers_generates(model) -> None:
     check_greedy(model, caches.Dynamic(), 64)
 
 
+@pytest.mark.slow
 def test_greedy_without_a_cache(model) -> None:
     check_greedy(model, caches.NoCache(), 12)
 

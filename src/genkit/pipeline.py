@@ -275,14 +275,28 @@ class Pipeline:
         decoder = f"the decoder {contracts.name_of(self.parts.decoder)!r}"
         offered = self.model.supports
         _check_offered(self.parts.cache, manager, offered, "this model")
-        used: frozenset[str] = getattr(self.parts.cache, "requires", frozenset())
-        for capability in getattr(self.model, "cache_must_use", frozenset()) - used:
-            raise UnsupportedError(
-                f"this model was loaded to decode on a cache that uses `{capability}` "
-                f"({contracts.CAPABILITIES[capability]}), and {manager} does not; choose a cache "
-                "that does, such as 'static', or load the model without that option"
-            )
+        check_cache_use(self.model, self.parts.cache)
         _check_offered(self.parts.decoder, decoder, self._supports(), f"this model with {manager}")
+
+
+def check_cache_use(asker: Any, manager: Any) -> None:
+    """Refuse a cache manager that does not use what the model is loaded for.
+
+    Args:
+        asker: a model, or the backend that is to load it; either may have `cache_must_use`.
+        manager: the cache manager.
+
+    Raises:
+        UnsupportedError: the manager does not require a capability in `cache_must_use`.
+    """
+    used: frozenset[str] = getattr(manager, "requires", frozenset())
+    for capability in sorted(getattr(asker, "cache_must_use", frozenset()) - used):
+        raise UnsupportedError(
+            "an option of the backend, such as `compile: true`, asks for a cache that uses "
+            f"`{capability}` ({contracts.CAPABILITIES.get(capability, '?')}), and the cache "
+            f"{contracts.name_of(manager)!r} does not; choose one that does, such as "
+            "`cache: {type: static}`, or leave that option out (`compile: false`)"
+        )
 
 
 def check_kinds(context: Any, parts: Parts) -> None:
@@ -291,8 +305,9 @@ def check_kinds(context: Any, parts: Parts) -> None:
     Raises:
         UnsupportedError: a class instead of an object, a name, or a part of another kind.
     """
-    _check_kind("context", context, "context", "fit")
-    _check_kind("cache", parts.cache, "cache_manager", "acquire")
+    manages = "acquire(model, state)", "release(cache, state)"
+    _check_kind("context", context, "context", "fit(ids, longest, limits, tokenizer)")
+    _check_kind("cache", parts.cache, "cache_manager", *manages)
     _check_kind("decoder", parts.decoder, "decoder")
     _check_kind("sampler", parts.sampler, "sampler")
     for i, processor in enumerate(parts.processors):
@@ -301,7 +316,8 @@ def check_kinds(context: Any, parts: Parts) -> None:
         _check_kind(f"stop_criteria.{i}", criterion, "stop_criterion")
 
 
-def _check_kind(key: str, part: Any, kind: str, method: str = "__call__") -> None:
+def _check_kind(key: str, part: Any, kind: str, *methods: str) -> None:
+    """Refuse what is no part of a kind; without `methods`, one is whatever can be called."""
     words = kind.replace("_", " ")
     if isinstance(part, type):
         raise UnsupportedError(f"{key} is a class; make an object of it: {part.__name__}(...)")
@@ -309,10 +325,18 @@ def _check_kind(key: str, part: Any, kind: str, method: str = "__call__") -> Non
         if part.kind != kind:
             found = part.kind.replace("_", " ")
             raise UnsupportedError(f"{key} is a {words}; {part.type!r} is a {found}")
-    elif not hasattr(part, method) and not hasattr(part, "bind"):
-        raise UnsupportedError(
-            f"{key} is a {words}, found {part!r}; names stand in recipes, here objects are needed"
-        )
+    elif not hasattr(part, "bind") and not _has(part, methods or ("__call__",)):
+        if isinstance(part, str):
+            needed = "names stand in recipes, here objects are needed"
+        elif methods:
+            needed = f"an object with `{'` and `'.join(methods)}` is needed"
+        else:
+            needed = "an object that can be called is needed"
+        raise UnsupportedError(f"{key} is a {words}, found {part!r}; {needed}")
+
+
+def _has(part: Any, methods: Sequence[str]) -> bool:
+    return all(hasattr(part, method.partition("(")[0]) for method in methods)
 
 
 def _as_list(key: str, parts: Any) -> tuple[Any, ...]:

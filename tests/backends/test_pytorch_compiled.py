@@ -107,10 +107,20 @@ def test_a_model_that_cannot_be_compiled_is_refused_before_the_first_token(lab: 
         next(steps)
 
 
+def test_a_compilation_that_fails_leaves_the_cache_as_it_was(lab: Any) -> None:
+    model = compiled(lab.build("llama"))
+    state = lab.state_of(model, [lab.prompt(5)])
+    cache = model.new_static_cache(state)
+    model.compiled.prepare = lambda cache: (_ for _ in ()).throw(UnsupportedError("no"))
+    with pytest.raises(UnsupportedError):
+        model(state.token_ids, cache)
+    assert cache.length == 0
+
+
 def test_it_goes_with_the_static_cache_only(lab: Any) -> None:
     model = compiled(lab.shared("llama").module)
     for cache in (caches.Dynamic(), caches.NoCache()):
-        with pytest.raises(UnsupportedError, match=rf"'{cache.type}' does not.*'static'"):
+        with pytest.raises(UnsupportedError, match=rf"'{cache.type}' does not.*type: static"):
             pipeline(model, cache=cache)
 
 

@@ -60,6 +60,40 @@ def test_one_part_with_all_about_it(genkit: Any) -> None:
     assert part["name"] == "chat"
 
 
+@pytest.mark.parametrize(("name", "grade"), [("prefix", "exact"), ("sink_window", "lossy")])
+def test_a_cache_manager_is_shown_with_its_grade(genkit: Any, name: str, grade: str) -> None:
+    assert f"grade   {grade} (" in genkit("parts", "caches", name).out
+    assert genkit("parts", "caches", name, "--json").json[0]["grade"] == grade
+
+
+def test_other_parts_have_no_grade(genkit: Any) -> None:
+    assert "grade" not in genkit("parts", "samplers", "greedy").out
+    assert {part["grade"] for part in genkit("parts", "samplers", "--json").json} == {None}
+
+
+def test_a_grade_that_does_not_exist_is_said_to_be_none(genkit: Any, tmp_path: Path) -> None:
+    file = tmp_path / "graded.py"
+    file.write_text(
+        "from genkit.components.base import CacheManager\n"
+        "from genkit.plugins import hookimpl\n"
+        "class Graded(CacheManager):\n"
+        "    type: str = 'graded'\n"
+        "    grade = 'splendid'\n"
+        "@hookimpl\n"
+        "def genkit_register_cache_managers():\n"
+        "    return [Graded]\n"
+    )
+    done = genkit("--plugin", file, "parts", "caches", "graded")
+    assert "grade   splendid (there is no such grade)" in done.out
+
+
+def test_every_option_of_a_built_in_cache_manager_is_described(genkit: Any) -> None:
+    listed = genkit("parts", "caches", "--json").json
+    options = [option for part in listed for option in part["options"]]
+    assert len(options) == 6
+    assert all(option["description"] for option in options)
+
+
 def test_unknown_names_suggest_the_nearest(genkit: Any) -> None:
     assert "did you mean 'processors'?" in genkit("parts", "proccesors").err
     assert "did you mean 'top_p'?" in genkit("parts", "processors", "topp").err

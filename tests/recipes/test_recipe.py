@@ -420,3 +420,23 @@ def test_a_bound_with_a_bug_is_reported_with_its_part(kit, write, says):
     [(line, where, message)] = problems(kit, path)
     assert (line, where) == (5, "stop_criteria.1")
     assert "boundless does not say its bound: " in message
+
+
+@pytest.mark.parametrize("cache", ["", "cache: {type: prefix}\n"])
+def test_a_cache_that_a_backend_cannot_decode_on_is_refused_unloaded(kit, write, cache):
+    head = "version: 1\nbackend: {type: pytorch, model: m, compile: true}\n"
+    [(_, where, message)] = problems(kit, write(cache, head))
+    assert where == "cache"
+    assert "`compile: true`" in message
+    assert "the cache 'prefix'" in message or not cache
+    assert "`cache: {type: static}`" in message
+    assert kit.recipe(write("cache: {type: static}\n", head)).backend.compile
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [("1_000", "like 1000 and without quotes"), ("'0.7'", "like 10, 0.5 or 1e-3 and without")],
+)
+def test_text_that_looks_like_a_number_is_told_how_to_be_one(kit, write, written, advice):
+    [(_, _, message)] = problems(kit, write(f"processors: [{{type: scale, factor: {written}}}]"))
+    assert advice in message

@@ -20,7 +20,11 @@ Progress = Callable[[str], Any]
 
 
 class Backend(Component):
-    """Base of whatever yields a model."""
+    """Base of whatever yields a model.
+
+    One whose model has `cache_must_use` (see `genkit.core.contracts.Model`) may have it too: then a
+    recipe with another cache is refused before anything is loaded.
+    """
 
     kind: ClassVar[str] = "backend"
 

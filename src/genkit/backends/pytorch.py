@@ -61,6 +61,11 @@ class PyTorch(Backend):
             raise ValueError("device is one of auto, cpu, cuda, cuda:N")
         return device
 
+    @property
+    def cache_must_use(self) -> frozenset[str]:
+        """What a cache manager must require; known before the model is loaded."""
+        return frozenset({"static"} if self.compile else ())
+
     def load(
         self,
         *,

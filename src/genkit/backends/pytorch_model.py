@@ -180,15 +180,24 @@ class PyTorchModel:
         if logits is not None:
             cache.advance(num_columns)
         else:
+            length = cache.length
             logits = self._forward(input_ids, cache, num_kept)
             cache.advance(num_columns)
             if compiled is not None:
-                compiled.prepare(cache)
+                self._prepare(compiled, cache, length)
         # Where the head cannot be told to leave positions out, it sees them all. Applying it here
         # instead would lose what some architectures do after it, such as scaling or capping.
         if logits.shape[1] != num_kept:
             logits = logits[:, -num_kept:]
         return logits if logits.dtype == torch.float64 else logits.float()
+
+    def _prepare(self, compiled: CompiledStep, cache: Any, length: int) -> None:
+        """Compile the next step; if that fails, so has the forward, which began at `length`."""
+        try:
+            compiled.prepare(cache)
+        except BaseException:
+            cache.crop(length)
+            raise
 
     def _forward(self, input_ids: torch.Tensor, cache: Any, num_kept: int) -> torch.Tensor:
         """The module's logits, of the last `num_kept` positions at least."""

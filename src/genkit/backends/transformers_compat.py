@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -133,7 +134,16 @@ class GrowingLayer(DynamicLayer):
         """Room for `wanted` slots, or the most there will be; the first `held` are taken over."""
         wanted = self.max_length if self.static else wanted
         room = max(length, min(wanted, self.max_length))
-        grown = [new.new_empty((*new.shape[:2], room, new.shape[-1])) for new in states]
+        shapes = [(*new.shape[:2], room, new.shape[-1]) for new in states]
+        try:
+            grown = [new.new_empty(shape) for new, shape in zip(states, shapes, strict=True)]
+        except RuntimeError as error:  # CPU and CUDA alike
+            num_bytes = sum(math.prod(shape) * states[0].element_size() for shape in shapes)
+            raise UnsupportedError(
+                f"the cache found no memory for the {room:,} columns of a layer "
+                f"({num_bytes / 1e9:.3g} GB); limit the answer (`max_new_tokens`)"
+                + (", or use the cache 'dynamic', which grows with the text" if self.static else "")
+            ) from error
         if held:
             for new, old in zip(grown, self.rooms, strict=True):
                 new[:, :, :held] = old[:, :, :held]

@@ -39,6 +39,14 @@ _WORDS = {
 """What people call the kinds; other forms are understood too."""
 
 
+_GRADES = {
+    "exact": "as without a cache, up to rounding",
+    "tolerance": "as without a cache, within a bound that it states",
+    "lossy": "not as without a cache; `genkit verify` measures what is lost",
+}
+"""What each grade of a cache manager says of the logits."""
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
     app.command(epilog=_EPILOG, short_help="List parts, or show the options of one.")(parts)
@@ -114,10 +122,12 @@ def _describe(entry: PartEntry, strict: bool) -> dict[str, Any]:
         "plugin": entry.plugin.name,
         "source": _source(entry),
         "options": None,
+        "grade": None,
     }
     try:
         described["summary"] = entry.summary
         described["options"] = _options(entry)
+        described["grade"] = _grade(entry)
     except Exception as error:  # a class of a plugin may raise whatever it likes
         if strict:
             raise
@@ -130,6 +140,12 @@ def _source(entry: PartEntry) -> str:
     if isinstance(target, type):
         return f"{target.__module__}:{target.__qualname__}"
     return target.target
+
+
+def _grade(entry: PartEntry) -> str | None:
+    """Of a cache manager; other parts have none."""
+    grade: str | None = getattr(entry.part_class, "grade", None)
+    return grade
 
 
 def _options(entry: PartEntry) -> list[dict[str, Any]]:
@@ -174,7 +190,10 @@ def _print_part(entry: PartEntry) -> None:
         print_table(["option", "type", "default", "description"], rows)
     else:
         typer.echo("It has no options.")
-    typer.echo(f"\nplugin  {entry.plugin.name} ({entry.plugin.origin})\nsource  {_source(entry)}")
+    typer.echo()
+    if grade := _grade(entry):
+        typer.echo(f"grade   {grade} ({_GRADES.get(grade, 'there is no such grade')})")
+    typer.echo(f"plugin  {entry.plugin.name} ({entry.plugin.origin})\nsource  {_source(entry)}")
 
 
 def _value(option: dict[str, Any]) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from genkit.errors import GenkitError, OptionError, OptionProblem, RecipeError, nearest
+from genkit.errors import (
+    GenkitError,
+    OptionError,
+    OptionProblem,
+    RecipeError,
+    UnsupportedError,
+    nearest,
+)
 from genkit.plugins.plugin import one_line
 from genkit.plugins.registry import Registry
 from genkit.recipes.document import Document, KeyPath, describe
@@ -69,6 +76,7 @@ class _Checker:
         made["seed"] = self._seed(data["seed"])
         if not self.problems:
             self._check_limits(made["stop_criteria"])
+            self._check_cache(made["backend"], made["cache"])
         return made
 
     def _section(self, key: str, value: Any) -> Any:
@@ -182,6 +190,14 @@ class _Checker:
             return None
         return _Limit(criterion.type, *bounds)
 
+    def _check_cache(self, backend: Any, manager: Any) -> None:
+        from genkit.pipeline import check_cache_use
+
+        try:
+            check_cache_use(backend, manager)
+        except UnsupportedError as error:
+            self._wrong(("cache",), str(error))
+
     def _wrong(self, path: KeyPath, message: str) -> None:
         self.problems.append(self.document.problem(path, message))
 
@@ -209,7 +225,8 @@ def _misread(given: Any, made: Any, path: KeyPath) -> Iterator[tuple[KeyPath, st
     elif isinstance(made, bool) and not isinstance(given, bool):
         yield path, "true or false", given
     elif isinstance(made, int | float) and isinstance(given, str) and _NUMBER.fullmatch(given):
-        yield path, "a number, written like 10, 0.5 or 1e-3 and without quotes", given
+        form = f"like {given.replace('_', '')}" if "_" in given else "like 10, 0.5 or 1e-3"
+        yield path, f"a number, written {form} and without quotes", given
 
 
 def _kind_of_option(annotation: Any) -> str | None:
