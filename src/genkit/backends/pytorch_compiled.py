@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from genkit.backends.pytorch_cache import PyTorchCache
+from genkit.backends.column_cache import ColumnCache
 from genkit.backends.transformers_compat import writing_cache
 from genkit.core.contracts import Layer
 from genkit.errors import UnsupportedError
@@ -79,7 +79,7 @@ class CompiledStep:
         if form != self._form:
             self._form, self._steps = form, {}
 
-    def prepare(self, cache: PyTorchCache) -> None:
+    def prepare(self, cache: ColumnCache) -> None:
         """Compile the step that follows, unless that was done before.
 
         It is run once to this end, on a column that counts as garbage until it is fed.
@@ -94,7 +94,7 @@ class CompiledStep:
         with _TRACING:
             self._compile(torch.zeros((batch, 1), dtype=torch.int64, device=cache.device), cache)
 
-    def __call__(self, input_ids: torch.Tensor, cache: PyTorchCache) -> torch.Tensor | None:
+    def __call__(self, input_ids: torch.Tensor, cache: ColumnCache) -> torch.Tensor | None:
         """The logits of one more column, `[batch, 1, vocab_size]`, which is now in the cache.
 
         Args:
@@ -116,7 +116,7 @@ class CompiledStep:
         cache.written(1)
         return logits
 
-    def _compile(self, input_ids: torch.Tensor, cache: PyTorchCache) -> torch.Tensor:
+    def _compile(self, input_ids: torch.Tensor, cache: ColumnCache) -> torch.Tensor:
         rooms = cache.rooms()
         key = _key(rooms, cache)
         step = self._steps.get(key)
@@ -185,14 +185,12 @@ def _worth_checking(guards: Sequence[Any]) -> list[bool]:
     return [guard.guard_type in ("TENSOR_MATCH", "SHAPE_ENV", "GLOBAL_STATE") for guard in guards]
 
 
-def _key(rooms: Sequence[Layer], cache: PyTorchCache) -> Key:
+def _key(rooms: Sequence[Layer], cache: ColumnCache) -> Key:
     batch, _, size, _ = rooms[0][0].shape
     return size, batch > 1, cache.needs_mask
 
 
-def _inputs(
-    input_ids: torch.Tensor, cache: PyTorchCache, rooms: Sequence[Layer]
-) -> tuple[Any, ...]:
+def _inputs(input_ids: torch.Tensor, cache: ColumnCache, rooms: Sequence[Layer]) -> tuple[Any, ...]:
     """The inputs of the step, with the sizes marked that vary from call to call."""
     input_ids, positions, mask = _packed(input_ids), _packed(cache.positions(1)), cache.mask(1)
     used = cache.count(cache.length + 1)[0]

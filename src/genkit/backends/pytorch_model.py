@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
+from genkit.backends.column_cache import ColumnCache, Memory
 from genkit.backends.model_facts import Facts
 from genkit.backends.prefill import pieces
-from genkit.backends.pytorch_cache import PyTorchCache
 from genkit.backends.pytorch_compiled import CompiledStep, buffer_size
 from genkit.backends.transformers_compat import (
     AttentionMemory,
-    Memory,
     RecurrentMemory,
     Signature,
 )
@@ -107,11 +106,11 @@ class PyTorchModel:
                 return feed(input_ids, cache, n)
         return feed(input_ids, cache, n)
 
-    def new_cache(self, state: GenerationState) -> PyTorchCache:
+    def new_cache(self, state: GenerationState) -> ColumnCache:
         """An empty cache for the rows of `state`."""
         return self._cache(state, static=False)
 
-    def new_static_cache(self, state: GenerationState) -> PyTorchCache:
+    def new_static_cache(self, state: GenerationState) -> ColumnCache:
         """An empty cache whose memory is taken at once, with the first forward."""
         return self._cache(state, static=True)
 
@@ -165,7 +164,7 @@ class PyTorchModel:
         return self._feed(input_ids[:, start:end], cache, n)
 
     def _feed(self, input_ids: torch.Tensor, cache: Any, num_kept: int) -> torch.Tensor:
-        """One forward pass. `cache` is a `PyTorchCache`, perhaps wrapped."""
+        """One forward pass. `cache` is a `ColumnCache`, perhaps wrapped."""
         num_columns = input_ids.shape[1]
         if cache.padded and "ragged" not in self.supports:
             raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
@@ -224,7 +223,7 @@ class PyTorchModel:
             arguments["attention_mask"] = mask
         return arguments
 
-    def _cache(self, state: GenerationState, *, static: bool) -> PyTorchCache:
+    def _cache(self, state: GenerationState, *, static: bool) -> ColumnCache:
         starts: list[int] = state.starts.tolist()
         memory: Memory
         if self.facts.shared_layers is None:
@@ -235,7 +234,7 @@ class PyTorchModel:
                 self.compiled.refresh()
                 room = buffer_size(room)
             memory = AttentionMemory(self.facts.shared_layers, room, static)
-        return PyTorchCache(starts, self.supports, memory, self.device)
+        return ColumnCache(starts, self.supports, memory, self.device)
 
     def _check_recurrent(self, cache: Any, num_columns: int) -> None:
         """A block on top of a state would be wrong without any error."""

@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import transformers
@@ -56,46 +56,6 @@ def counting_from_ids(module: torch.nn.Module) -> list[Any]:
     """
     name = "create_position_ids_from_input_ids"
     return [part for part in module.modules() if hasattr(part, name)]
-
-
-class Memory(Protocol):
-    """What a model keeps between calls, in the form that transformers wants it.
-
-    Attributes:
-        past: what the next forward is handed.
-    """
-
-    past: Any
-
-    def clear(self) -> None:
-        """Hold nothing."""
-
-    def keep(self, output: Any) -> None:
-        """A forward has succeeded and returned this."""
-
-    def crop(self, length: int) -> None:
-        """Hold the first `length` columns."""
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        """Keep these rows, in this order."""
-
-    def num_layers(self) -> int:
-        """How many layers hold keys of their own."""
-
-    def layers(self) -> list[Layer]:
-        """Keys and values of these layers, once there are some."""
-
-    def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Hold these in layer `i` instead."""
-
-    def num_bytes(self) -> int:
-        """Memory held."""
-
-    def rooms(self) -> list[Layer]:
-        """The whole memory of these layers, used or not; empty unless it was taken at once."""
-
-    def extend(self, length: int) -> None:
-        """Columns up to `length` have been written into the rooms."""
 
 
 class GrowingLayer(DynamicLayer):

@@ -1,18 +1,57 @@
-"""The cache of one run of a PyTorch model."""
+"""The cache of one run: which columns there are, whatever the memory behind it looks like."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from genkit.backends.transformers_compat import Memory
 from genkit.core.contracts import Layer
 from genkit.errors import UnsupportedError
 
 
-class PyTorchCache:
+class Memory(Protocol):
+    """What a model keeps between calls, in the form that its backend wants it.
+
+    Attributes:
+        past: what the next forward is handed.
+    """
+
+    past: Any
+
+    def clear(self) -> None:
+        """Hold nothing."""
+
+    def keep(self, output: Any) -> None:
+        """A forward has succeeded and returned this."""
+
+    def crop(self, length: int) -> None:
+        """Hold the first `length` columns."""
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """Keep these rows, in this order."""
+
+    def num_layers(self) -> int:
+        """How many layers hold keys of their own."""
+
+    def layers(self) -> list[Layer]:
+        """Keys and values of these layers, once there are some."""
+
+    def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Hold these in layer `i` instead."""
+
+    def num_bytes(self) -> int:
+        """Memory held."""
+
+    def rooms(self) -> list[Layer]:
+        """The whole memory of these layers, used or not; empty unless it was taken at once."""
+
+    def extend(self, length: int) -> None:
+        """Columns up to `length` have been written into the rooms."""
+
+
+class ColumnCache:
     """What a model has seen of `state.token_ids`; see `genkit.core.contracts.LayeredCache`.
 
     The model works on it through methods only, so that a manager may wrap it and override
