@@ -427,7 +427,9 @@ def test_a_large_bias_is_no_floor() -> None:
     check_logits_processor(lowers_one_token_by_much, max_examples=50)
 
 
-@pytest.mark.parametrize("part", [forbids_the_last_token, Suppresses(token_ids=(4, 7))], ids=["function", "component"])
+@pytest.mark.parametrize(
+    "part", [forbids_the_last_token, Suppresses(token_ids=(4, 7))], ids=["function", "component"]
+)
 def test_a_row_with_one_allowed_token_needs_no_luck(part) -> None:
     with pytest.raises(LawBroken, match="all of [12] allowed tokens forbidden") as caught:
         check_logits_processor(part, max_examples=1)
