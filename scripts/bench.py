@@ -12,54 +12,28 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import bench_onnx
 import torch
 import transformers
+from bench_pairs import (
+    HEADER,
+    PROMPT,
+    Row,
+    alternating,
+    generated,
+    seconds,
+    seconds_of_decoding,
+    seconds_of_generating,
+    smollm2,
+)
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from genkit import Kit, Pipeline, backends, caches, processors, samplers, stopping
-from genkit.core import contracts
+from genkit import Pipeline, backends, caches, processors, samplers, stopping
 
 OUT = Path("build") / "bench.md"
 SAMPLED = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
-
-
-@dataclass
-class Row:
-    """One line of the table."""
-
-    name: str
-    genkit: str
-    peer: str
-    ratios: list[float]
-    target: str
-
-    def __str__(self) -> str:
-        median, low, high = statistics.median(self.ratios), min(self.ratios), max(self.ratios)
-        return (
-            f"| {self.name} | {self.genkit} | {self.peer} | "
-            f"**{median:.2f}** ({low:.2f} to {high:.2f}, n={len(self.ratios)}) | {self.target} |"
-        )
-
-
-HEADER = "| what | genkit | peer | ratio: median (least to most) | target |\n|---|---|---|---|---|"
-
-
-def alternating(count: int, *sides: Callable[[], float]) -> list[list[float]]:
-    """`count` figures of each side, taken in turns after one that does not count."""
-    for side in sides:
-        side()
-    return [list(figures) for figures in zip(*[[side() for side in sides] for _ in range(count)],
-                                             strict=True)]  # fmt: skip
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 # What is added to the model's forward.
@@ -145,43 +119,6 @@ def overhead(count: int, tokens: int) -> Iterator[Row]:
             ratios,
             target,
         )
-
-
-# The real model.
-
-
-def smollm2() -> contracts.Model:
-    """The embedded model."""
-    return Kit().load(backends.PyTorch(model="smollm2", dtype="float32"))
-
-
-PROMPT = "The history of the city begins with"
-
-
-def generated(model: contracts.Model, prompt: list[int], count: int) -> list[int]:
-    """What transformers generates greedily after a prompt."""
-    ids = torch.tensor([prompt])
-    out = model.module.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count,
-        min_new_tokens=count, eos_token_id=None, pad_token_id=0, repetition_penalty=1.0,
-    )  # fmt: skip
-    return out[0, len(prompt) :].tolist()
-
-
-def seconds_of_generating(model: contracts.Model, prompt: list[int], tokens: int) -> float:
-    """How long `transformers.generate` takes for `tokens` tokens after the first."""
-    first = seconds(lambda: generated(model, prompt, 1))
-    return seconds(lambda: generated(model, prompt, tokens + 1)) - first
-
-
-def seconds_of_decoding(pipeline: Pipeline, prompt: list[int], tokens: int, room: int) -> float:
-    """How long `tokens` tokens after the first take, in a run that may become `room` long."""
-    steps = pipeline.decode(prompt, max_new_tokens=room - len(prompt))
-    next(steps)
-    try:
-        return seconds(lambda: [next(steps) for _ in range(tokens)])
-    finally:
-        steps.close()
 
 
 def decode(count: int, tokens: int) -> Iterator[Row]:
@@ -307,6 +244,10 @@ BENCHMARKS = {
     "compiled": (compiled, 64),
     "growth": (growth, 16),
     "prefix": (prefix, 1000),
+    "onnx": (bench_onnx.decode, 128),
+    "onnx_batch": (bench_onnx.batch, 64),
+    "onnx_prefill": (bench_onnx.prefill, 512),
+    "onnx_optimum": (bench_onnx.optimum, 128),
 }
 
 

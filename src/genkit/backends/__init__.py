@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from genkit.backends.base import Backend as Backend
     from genkit.backends.base import ModelSource as ModelSource
+    from genkit.backends.onnxruntime_ import OnnxRuntime as OnnxRuntime
     from genkit.backends.pytorch import PyTorch as PyTorch
 
-__all__ = ["Backend", "ModelSource", "PyTorch"]
+__all__ = ["Backend", "ModelSource", "OnnxRuntime", "PyTorch"]
 
 _MODULES = {
     "Backend": "genkit.backends.base",
     "ModelSource": "genkit.backends.base",
+    "OnnxRuntime": "genkit.backends.onnxruntime_",
     "PyTorch": "genkit.backends.pytorch",
 }
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from genkit.components.base import Component
 from genkit.core import contracts
+from genkit.errors import ModelLoadError
+from genkit.text.tokenizer import Tokenizer
 
 Where = str | os.PathLike[str]
 
@@ -45,3 +47,16 @@ class Backend(Component):
             UnknownNameError: `model` is neither a place nor a registered name.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define load")
+
+
+def check_vocabulary(tokenizer: Tokenizer | None, vocab_size: int) -> None:
+    """Refuse a tokenizer with ids that a model has no logits for.
+
+    Raises:
+        ModelLoadError: it has some.
+    """
+    if tokenizer is not None and tokenizer.vocab_size > vocab_size:
+        raise ModelLoadError(
+            f"the tokenizer has {tokenizer.vocab_size} ids and the model gives logits for "
+            f"{vocab_size} only: they do not belong together"
+        )

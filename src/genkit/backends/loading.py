@@ -203,19 +203,24 @@ def _is_among(prefix: str, own: set[str]) -> bool:
     return any(given.endswith(f".{one}") or f".{one}".endswith(given) for one in own)
 
 
-def load_tokenizer(folder: Path, spec: PyTorch) -> HuggingFaceTokenizer:
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder has the files of a tokenizer."""
+    return any(path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern))
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> HuggingFaceTokenizer:
     """The tokenizer of a folder.
 
     Raises:
         ModelLoadError: there is none, or it cannot be read.
     """
-    if not any(path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern)):
+    if not has_tokenizer(folder):
         raise ModelLoadError(
             f"{folder} has no tokenizer (tokenizer.json or the like); name another one with "
             "`tokenizer:`, or wrap the loaded model with `backends.PyTorch.wrap`"
         )
     settings = folder / "tokenizer_config.json"
-    if settings.is_file() and not spec.trust_remote_code:
+    if settings.is_file() and not trust_remote_code:
         _refuse_tokenizer_code(folder, _read_json(settings))
     # AutoTokenizer replaces what some architectures' files say by a class of the library, which is
     # a repair for files of the hub and would undo what the converter took from the GGUF.
@@ -224,7 +229,7 @@ def load_tokenizer(folder: Path, spec: PyTorch) -> HuggingFaceTokenizer:
     try:
         with quiet():
             inner = loader.from_pretrained(
-                folder, trust_remote_code=spec.trust_remote_code, local_files_only=True
+                folder, trust_remote_code=trust_remote_code, local_files_only=True
             )
     except Exception as error:
         raise ModelLoadError(f"{folder}: the tokenizer: {_first_lines(error)}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import torch
 from pydantic import Field, field_validator
 
-from genkit.backends.base import Backend, ModelSource, Progress
+from genkit.backends.base import Backend, ModelSource, Progress, check_vocabulary
 from genkit.backends.sources import Place, locate
 from genkit.errors import ModelLoadError, UnknownNameError
 from genkit.text.tokenizer import Tokenizer
@@ -87,7 +87,9 @@ class PyTorch(Backend):
         with _told_of(place, folder):
             config = read_config(folder, spec)
             # Weights last: they are what takes long, and a tokenizer can be wrong too.
-            tokenizer = load_tokenizer(spec._tokenizer_folder(folder, report), spec)
+            tokenizer = load_tokenizer(
+                spec._tokenizer_folder(folder, report), trust_remote_code=spec.trust_remote_code
+            )
             module = load_model(folder, config, spec, device)
             return _assemble(
                 module,
@@ -96,6 +98,20 @@ class PyTorch(Backend):
                 prefill_chunk=spec.prefill_chunk,
                 compiler="inductor" if spec.compile else None,
             )
+
+    def folder(
+        self,
+        *,
+        models: Mapping[str, ModelSource] | None = None,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Where the files are that `load` reads; fetches or converts them if nobody has yet.
+
+        Raises:
+            ModelLoadError, UnknownNameError: as `Backend.load`.
+        """
+        place = locate(self.model, models or {})
+        return self._with(place.options)._folder(place, progress or _silent)
 
     @staticmethod
     def wrap(
@@ -211,11 +227,7 @@ def _assemble(module: Any, tokenizer: Tokenizer | None, name: str, **options: An
     from genkit.backends.pytorch_model import PyTorchModel
 
     facts = facts_of(module, tokenizer)
-    if tokenizer is not None and tokenizer.vocab_size > facts.vocab_size:
-        raise ModelLoadError(
-            f"the tokenizer has {tokenizer.vocab_size} ids and the model gives logits for "
-            f"{facts.vocab_size} only: they do not belong together"
-        )
+    check_vocabulary(tokenizer, facts.vocab_size)
     return PyTorchModel(module, facts, tokenizer, name, **options)
 
 

@@ -1,0 +1,116 @@
+"""What the files beside a graph say about its model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from genkit.backends.onnx_file import GraphFile, read_json
+from genkit.backends.onnx_graph import Graph, Port
+from genkit.errors import ModelLoadError
+
+_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
+_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
+_WIDTHS = ("hidden_size", "n_embd", "d_model")
+
+
+class Settings:
+    """The JSON files of a model folder, as far as they are there.
+
+    Args:
+        folder: where the graph is; what is not there is looked for one folder further out, since
+            graphs often lie in a subfolder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        def read(name: str) -> dict[str, Any]:
+            return read_json(folder / name) or read_json(folder.parent / name)
+
+        config = read("config.json")
+        inner = config.get("text_config")
+        self.config: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
+        self.generation = read("generation_config.json")
+        model = read("genai_config.json").get("model")
+        self.genai: Mapping[str, Any] = model if isinstance(model, Mapping) else {}
+
+    def eos_token_ids(self, tokenizer: Any, vocab_size: int) -> frozenset[int]:
+        """The union of what the files and the tokenizer say."""
+        found = [
+            *_ids(self.generation.get("eos_token_id"), "generation_config.json"),
+            *_ids(self.config.get("eos_token_id"), "config.json"),
+            *_ids(self.genai.get("eos_token_id"), "genai_config.json"),
+            *_ids(getattr(tokenizer, "eos_token_id", None), "the tokenizer"),
+        ]
+        return frozenset(i for i in found if 0 <= i < vocab_size)
+
+    def context_length(self, file: GraphFile) -> int | None:
+        """The most tokens of one row; never more than the graph has rotations for."""
+        said = [_first(self.config, _LENGTHS), _whole(self.genai.get("context_length"))]
+        known = [n for n in (*said, file.rotary_length) if n is not None]
+        return min(known, default=None)
+
+    def sees_all(self) -> bool:
+        """Whether every layer is known to see every earlier token, however far away."""
+        windows = ("sliding_window", "attention_chunk_size", "window_size", "sliding_window_size")
+        if not self.config or any(self.config.get(name) for name in windows):
+            return False
+        return not self.config.get("alibi") and self.config.get("model_type") not in (
+            "bloom",
+            "mpt",
+        )
+
+    def sizes(self, graph: Graph) -> list[tuple[int, int]]:
+        """Heads and width of each key and value of the past, in the order of ``graph.past``.
+
+        Raises:
+            ModelLoadError: the graph leaves one open, and no file says it.
+        """
+        return [
+            (self._size(ports.past, ports.present, 1), self._size(ports.past, ports.present, 3))
+            for ports in graph.past
+        ]
+
+    def _size(self, past: Port, present: Port, i: int) -> int:
+        for port in (past, present):
+            if len(port.shape) != 4:
+                raise ModelLoadError(
+                    f"{port.name!r} has {len(port.shape)} dimensions; known are [batch, heads, "
+                    "slots, width]"
+                )
+            if isinstance(size := port.shape[i], int):
+                return size
+        decoder = self.genai.get("decoder")
+        decoder = decoder if isinstance(decoder, Mapping) else {}
+        if i == 3:
+            said = _whole(decoder.get("head_size")) or _whole(self.config.get("head_dim"))
+            heads, width = _first(self.config, _HEADS), _first(self.config, _WIDTHS)
+            size = said or (width // heads if heads and width else None)
+        else:
+            size = _first(decoder, ("num_key_value_heads",)) or _first(
+                self.config, ("num_key_value_heads", *_HEADS)
+            )
+        if size is None:
+            what = "width of the heads" if i == 3 else "number of key heads"
+            raise ModelLoadError(
+                f"neither the graph nor a file beside it (config.json, genai_config.json) says the "
+                f"{what} of {past.name!r}"
+            )
+        return size
+
+
+def _first(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((n for name in names if (n := _whole(settings.get(name)))), None)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _ids(value: Any, where: str) -> Iterator[int]:
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(i, int) for i in ids):
+        raise ModelLoadError(
+            f"{where}: eos_token_id is {value!r}; it must be an id, or a list of ids"
+        )
+    yield from ids

@@ -1,0 +1,156 @@
+"""Finds the graph of a model folder, and looks into it without running it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from genkit.errors import ModelLoadError
+
+_PREFERRED = ("model.onnx", "decoder_model_merged.onnx")
+"""What exporters call the one graph that serves prefill and decoding."""
+
+_ROUNDING = {
+    "DynamicQuantizeLinear",
+    "QuantizeLinear",
+    "MatMulIntegerToFloat",
+    "DynamicQuantizeMatMul",
+}
+"""Operators that round what flows through the graph, and not its weights alone."""
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """What is known of a graph before it is run.
+
+    Attributes:
+        path: the file.
+        shares_memory: whether every attention is one that writes new keys into the memory where it
+            finds the old ones, and takes lengths and positions from the sum of the mask.
+        rotary_length: how many positions its table of rotations has; None if it has none.
+        rounds_activations: whether it rounds numbers to integers while it computes, so that how
+            tokens are fed together changes results a little.
+    """
+
+    path: Path
+    shares_memory: bool
+    rotary_length: int | None
+    rounds_activations: bool
+
+
+def find_graph(folder: Path, file: str | None) -> Path:
+    """The graph of a model folder.
+
+    Args:
+        folder: has graphs in it, or in its subfolder `onnx`; or is itself a file.
+        file: which one, relative to the folder; None: the one there is, or the usual one.
+
+    Raises:
+        ModelLoadError: there is none, or several and no telling which.
+    """
+    if folder.is_file():
+        return folder
+    found = [path for inner in (folder, folder / "onnx") for path in sorted(inner.glob("*.onnx"))]
+    names = [str(path.relative_to(folder)) for path in found]
+    if file is not None:
+        if (folder / file).is_file():
+            return folder / file
+        raise ModelLoadError(f"{folder} has no file {file!r}; graphs there: {_listed(names)}")
+    if not found:
+        raise ModelLoadError(
+            f"{folder} has no ONNX graph (a file *.onnx, here or in its subfolder onnx); "
+            "`genkit export MODEL OUT` makes one"
+        )
+    named = _named_by_genai(folder)
+    chosen = [path for path in found if path.name in ({named} if named else _PREFERRED)]
+    if len(found) == 1 or len(chosen) == 1:
+        return chosen[0] if chosen else found[0]
+    raise ModelLoadError(
+        f"{folder} has several graphs ({_listed(names)}); say which one with `file: NAME`"
+    )
+
+
+def look_into(path: Path) -> GraphFile:
+    """What a graph is made of.
+
+    Raises:
+        ModelLoadError: it is no graph, or the files with its weights are missing or cut short.
+    """
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except (DecodeError, OSError, ValueError) as error:
+        raise ModelLoadError(f"{path} cannot be read as an ONNX graph: {error}") from error
+    if not model.graph.node:
+        raise ModelLoadError(f"{path} is no ONNX graph, or an empty one")
+    initializers = {each.name: each for each in model.graph.initializer}
+    for tensor in initializers.values():
+        _check_external(path, tensor)
+    grouped = [node for node in model.graph.node if node.op_type == "GroupQueryAttention"]
+    attended = {node.input[3] for node in grouped if len(node.input) > 3}
+    pasts = {each.name for each in model.graph.input if each.name.endswith((".key", ".keys"))}
+    tables = [initializers.get(name) for node in grouped for name in node.input[7:8]]
+    lengths = [table.dims[0] for table in tables if table is not None]
+    return GraphFile(
+        path=path,
+        shares_memory=bool(pasts) and attended == pasts,
+        rotary_length=min(lengths, default=None),
+        rounds_activations=any(map(_rounds, model.graph.node)),
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object beside the graph; an empty one if there is no such file.
+
+    Raises:
+        ModelLoadError: it cannot be read.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelLoadError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelLoadError(f"{path} is no JSON object")
+    return content
+
+
+def _named_by_genai(folder: Path) -> str | None:
+    decoder = read_json(folder / "genai_config.json").get("model", {}).get("decoder", {})
+    name = decoder.get("filename") if isinstance(decoder, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _check_external(path: Path, tensor: Any) -> None:
+    """That the bytes of a tensor are there: a short file is no error of ONNX Runtime's."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return
+    where = {entry.key: entry.value for entry in tensor.external_data}
+    file = path.parent / where.get("location", "")
+    if not file.is_file():
+        raise ModelLoadError(
+            f"{path} keeps its weights in {where.get('location')!r}, and {file} is missing; the "
+            "two belong into one folder"
+        )
+    end = int(where.get("offset", 0)) + int(where.get("length", 0))
+    if (size := file.stat().st_size) < end:
+        raise ModelLoadError(
+            f"{file} is cut short: it has {size:,} bytes, and {tensor.name!r} ends at {end:,}; "
+            "copy or export it again"
+        )
+
+
+def _rounds(node: Any) -> bool:
+    if node.op_type == "MatMulNBits":
+        return any(each.name == "accuracy_level" and each.i == 4 for each in node.attribute)
+    return node.op_type in _ROUNDING
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

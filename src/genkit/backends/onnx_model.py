@@ -1,0 +1,179 @@
+"""A graph in ONNX Runtime behind genkit's contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from genkit.backends.column_cache import ColumnCache
+from genkit.backends.onnx_facts import Settings
+from genkit.backends.onnx_file import GraphFile
+from genkit.backends.onnx_graph import Graph
+from genkit.backends.onnx_growing import GrowingPast
+from genkit.backends.onnx_session import device_of
+from genkit.backends.onnx_shared import SharedPast
+from genkit.backends.prefill import pieces
+from genkit.core.contracts import Cache
+from genkit.core.state import GenerationState
+from genkit.errors import ModelLoadError, UnsupportedError
+from genkit.text.tokenizer import Tokenizer
+
+
+class OnnxModel:
+    """A causal language model in ONNX Runtime; see `genkit.core.contracts.Model`.
+
+    It keeps nothing of a run, so that threads may share it.
+
+    Args:
+        session: of ONNX Runtime.
+        graph: what it takes and gives.
+        file: what is known of it besides.
+        settings: the files beside it.
+        tokenizer: the model's own, None if it has none.
+        name: what the user called it.
+        prefill_chunk: how many columns a forward takes at most; None: all of them.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        graph: Graph,
+        file: GraphFile,
+        settings: Settings,
+        tokenizer: Tokenizer | None = None,
+        name: str = "",
+        *,
+        prefill_chunk: int | None = None,
+    ) -> None:
+        self.session = session
+        self.graph = graph
+        self.file = file
+        self.tokenizer = tokenizer
+        self.name = name
+        self.device = device_of(session)
+        self.prefill_chunk = prefill_chunk
+        self._sizes = settings.sizes(graph)
+        self.vocab_size = self._width_of_logits()
+        self.context_length = settings.context_length(file)
+        self.eos_token_ids = settings.eos_token_ids(tokenizer, self.vocab_size)
+        self.supports = self._claims(settings)
+
+    @property
+    def provider(self) -> str:
+        """ONNX Runtime's name of what the graph runs on."""
+        return str(self.session.get_providers()[0])
+
+    def __call__(self, input_ids: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """Feed what the cache does not hold; logits of the last position, `[batch, vocab_size]`.
+
+        Raises:
+            UnsupportedError: a model without `ragged` is fed padded rows.
+        """
+        return self.last(input_ids, cache, 1).select(1, 0)
+
+    def last(self, input_ids: torch.Tensor, cache: Cache, n: int) -> torch.Tensor:
+        """Feed what the cache does not hold; logits of the last `n` positions fed.
+
+        Args:
+            input_ids: int64 `[batch, columns]`, at least `n` columns.
+            cache: from `new_cache`, or a wrapper of one.
+            n: how many positions, at least 1.
+
+        Returns:
+            `[batch, n, vocab_size]`, float64 for a float64 graph and float32 for all others.
+        """
+        columns: Any = cache
+        *first, (start, end) = pieces(input_ids.shape[1], n, self._chunk)
+        for piece in first:
+            self._feed(input_ids[:, slice(*piece)], columns, 1)
+        return self._feed(input_ids[:, start:end], columns, n)
+
+    def new_cache(self, state: GenerationState) -> ColumnCache:
+        """An empty cache for the rows of `state`."""
+        starts: list[int] = state.starts.tolist()
+        graph = self.graph
+        if not graph.past:
+            memory: Any = GrowingPast(self.session, graph, (), self.device)
+            return _Nothing(starts, self.supports, memory, self.device)
+        if self.file.shares_memory:
+            memory = SharedPast(
+                self.session,
+                graph,
+                self._sizes,
+                self.device,
+                starts,
+                state.max_length,
+                self.vocab_size,
+            )
+        else:
+            memory = GrowingPast(self.session, graph, self._sizes, self.device)
+        return ColumnCache(starts, self.supports, memory, self.device)
+
+    def new_static_cache(self, state: GenerationState) -> ColumnCache:
+        """An empty cache whose memory is taken at once, with the first forward."""
+        return self.new_cache(state)
+
+    def describe(self) -> dict[str, Any]:
+        """What `genkit doctor` shows: plain values only."""
+        return {
+            "model": self.name,
+            "graph": str(self.graph.path),
+            "provider": self.provider,
+            "device": str(self.device),
+            "dtype": str(self.graph.logits.dtype).removeprefix("torch."),
+            "vocab_size": self.vocab_size,
+            "context_length": self.context_length,
+            "eos_token_ids": sorted(self.eos_token_ids),
+            "supports": sorted(self.supports),
+        }
+
+    @property
+    def _chunk(self) -> int | None:
+        return self.prefill_chunk if self.graph.past else None
+
+    def _feed(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
+        """One forward pass."""
+        if cache.padded and "ragged" not in self.supports:
+            raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
+        num_columns = input_ids.shape[1]
+        logits: torch.Tensor = cache.open().run(input_ids, cache, n)
+        cache.advance(num_columns)
+        if logits.shape[1] < n:
+            raise UnsupportedError(
+                f"{self._kind} gives logits of the last position only, and {n} are wanted; export "
+                "it with logits of all positions"
+            )
+        if logits.shape[1] != n:
+            logits = logits[:, -n:]
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+    def _claims(self, settings: Settings) -> frozenset[str]:
+        """What the graph's form promises; `onnx_trial` finds out what it keeps."""
+        claims = {"crop", "block", "reorder", "ragged"}
+        if self.graph.past:
+            claims.add("layers")
+        if self.file.shares_memory:
+            claims.add("static")
+        elif self.graph.positions is not None and settings.sees_all():
+            claims.add("positions")
+        if self.graph.mask is None:
+            claims.discard("ragged")
+        return frozenset(claims)
+
+    def _width_of_logits(self) -> int:
+        width = self.graph.logits.shape[-1]
+        if isinstance(width, int):
+            return width
+        raise ModelLoadError(f"{self.graph.path} does not say how wide its logits are")
+
+    @property
+    def _kind(self) -> str:
+        return f"the model {self.name or self.graph.path.name!r}"
+
+
+class _Nothing(ColumnCache):
+    """The cache of a graph that keeps nothing: every step feeds all columns again."""
+
+    def advance(self, n: int) -> None:
+        """Nothing was kept."""

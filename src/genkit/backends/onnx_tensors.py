@@ -1,0 +1,65 @@
+"""Tensors that PyTorch and ONNX Runtime share, without a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnxruntime as ort
+import torch
+
+from genkit.backends.onnx_graph import Graph, Port
+
+
+def lend(tensor: torch.Tensor) -> Any:
+    """The memory of a contiguous tensor as a value of ONNX Runtime."""
+    return ort.OrtValue.from_dlpack(tensor)
+
+
+def borrow(value: Any) -> torch.Tensor:
+    """The memory of a value of ONNX Runtime as a tensor."""
+    tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(value)
+    return tensor
+
+
+def bind(binding: Any, port: Port, tensor: torch.Tensor) -> None:
+    """Feed a tensor, in the type and the form that the graph takes."""
+    if tensor.dtype != port.dtype:
+        tensor = tensor.to(port.dtype)
+    binding.bind_ortvalue_input(port.name, lend(tensor.contiguous()))
+
+
+def bind_facts(
+    binding: Any,
+    graph: Graph,
+    device: torch.device,
+    *,
+    past: int,
+    num_columns: int,
+    num_kept: int,
+) -> None:
+    """Feed what depends on numbers alone, as far as the graph takes it.
+
+    Args:
+        binding: of one run.
+        graph: says what is taken.
+        device: of the tensors.
+        past: columns before those that are fed.
+        num_columns: how many are fed.
+        num_kept: how many of the last ones get logits.
+    """
+    if graph.columns is not None:
+        bind(binding, graph.columns, torch.arange(past, past + num_columns, device=device))
+    if graph.num_kept is not None:
+        kept = torch.full([1] * len(graph.num_kept.shape), num_kept, device=device)
+        bind(binding, graph.num_kept, kept)
+    if graph.has_past is not None:
+        bind(binding, graph.has_past, torch.full([1], past > 0, device=device))
+
+
+def run(session: Any, binding: Any, device: torch.device) -> None:
+    """Run what is bound. On a GPU ONNX Runtime has its own stream: each waits for the other."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    session.run_with_iobinding(binding)
+    if device.type == "cuda":
+        binding.synchronize_outputs()
