@@ -58,6 +58,7 @@ class OnnxModel:
         self.context_length = settings.context_length(file)
         self.eos_token_ids = settings.eos_token_ids(tokenizer, self.vocab_size)
         self.supports = self._claims(settings)
+        self.rounds = file.rounds_activations
 
     @property
     def provider(self) -> str:

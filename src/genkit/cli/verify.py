@@ -24,6 +24,7 @@ Examples:
   genkit verify
   genkit verify recipe.yaml --set cache.type=prefix
   genkit verify recipe.yaml --cases 10 --json
+  genkit verify onnx.yaml --against smollm2-chat
 """
 
 
@@ -50,6 +51,13 @@ def verify(
         int,
         typer.Option(min=0, metavar="N", help="Chooses the texts, and whatever else laws choose."),
     ] = 0,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE",
+            help="Also compare with the model of this recipe: the same one, on another backend.",
+        ),
+    ] = None,
     json: options.Json = False,
     plugin: options.Plugins = None,
     debug: options.Debug = False,
@@ -65,12 +73,13 @@ def verify(
     two on two CPU cores; `--cases 1` takes less.
     """
     pipeline = build(ctx, read_recipe(ctx, recipe, overrides))
+    other = None if against is None else build(ctx, read_recipe(ctx, against, None)).model
     with progress("Loading the laws ...") as report:
         from genkit.testing.verification.verify import NUM_CASES
         from genkit.testing.verification.verify import verify as try_laws
 
         num_cases = NUM_CASES if cases is None else cases
-        found = try_laws(pipeline, num_cases=num_cases, seed=seed, progress=report)
+        found = try_laws(pipeline, num_cases=num_cases, seed=seed, against=other, progress=report)
     if json:
         print_json(found.to_dict())
     else:

@@ -124,6 +124,9 @@ class Model(Protocol):
       what is kept on disk is kept under it,
     - ``weights_version``, another value after the weights were changed in place; what was computed
       before is then of no use,
+    - `rounds`, true where what flows through the model is rounded to few bits while it computes, as
+      in a graph with quantised activations: how tokens are fed together then changes logits by more
+      than rounding errors, and laws measure by how much,
     - a `tokenizer`.
     """
 

@@ -15,6 +15,7 @@ from genkit.testing.tiny_model import TinyModel
 
 if TYPE_CHECKING:
     from genkit.testing.checks.decoding import check_backend as check_backend
+    from genkit.testing.checks.decoding import check_backends_agree as check_backends_agree
     from genkit.testing.checks.decoding import check_cache_manager as check_cache_manager
     from genkit.testing.checks.decoding import check_decoder as check_decoder
     from genkit.testing.checks.parts import check_logits_processor as check_logits_processor
@@ -41,6 +42,7 @@ _OBJECTS = {
     "Verification": "genkit.testing.verification.verify",
     "verify": "genkit.testing.verification.verify",
     "check_backend": "genkit.testing.checks.decoding",
+    "check_backends_agree": "genkit.testing.checks.decoding",
     "check_cache_manager": "genkit.testing.checks.decoding",
     "check_context": "genkit.testing.laws.context",
     "check_decoder": "genkit.testing.checks.decoding",
@@ -62,6 +64,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "check_backend",
+    "check_backends_agree",
     "check_cache_manager",
     "check_decoder",
     "check_logits_processor",

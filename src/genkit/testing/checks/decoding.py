@@ -12,7 +12,9 @@ from genkit.components.caches import Dynamic, Static
 from genkit.core.contracts import Model, name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.checks.drawn import need_hypothesis, run_drawn
+from genkit.testing.laws.backends import same_as_on
 from genkit.testing.laws.case import Case
+from genkit.testing.laws.comparison import rounds
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.decoding import LAWS
 from genkit.testing.laws.finding import Finding
@@ -20,7 +22,7 @@ from genkit.testing.laws.law import Law, Verdict
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.model import MODEL_LAWS
 
-__all__ = ["check_backend", "check_cache_manager", "check_decoder"]
+__all__ = ["check_backend", "check_backends_agree", "check_cache_manager", "check_decoder"]
 
 
 def check_cache_manager(
@@ -67,6 +69,26 @@ def check_backend(model: Model, *, max_examples: int | None = None) -> list[Verd
     if "static" in model.supports:
         verdicts += hold_to(LAWS, f"{name} with a static cache", manager=Static(), **both)
     return verdicts
+
+
+def check_backends_agree(
+    model: Model, other: Model, *, max_examples: int | None = None
+) -> list[Verdict]:
+    """Hold two models that are to be one and the same, on two backends, to `same_as_on`.
+
+    Args:
+        model, other: of the same weights.
+        max_examples: as for `check_cache_manager`.
+
+    Returns:
+        What was found out; `measured` where one of them rounds while it computes.
+
+    Raises:
+        LawBroken, MissingPackageError: as `check_cache_manager`.
+    """
+    names = f"{type(model).__name__} and {type(other).__name__}"
+    both: dict[str, Any] = {"model": model, "max_examples": max_examples}
+    return hold_to((same_as_on(other),), names, manager=Dynamic(), **both)
 
 
 def check_decoder(
@@ -152,6 +174,7 @@ class _Inquiry:
         self._tried = laws
         self._findings = {law.name: Finding() for law in laws}
         self._reasons: dict[str, str] = {}
+        self._model_rounds = False
 
     def hold(self, pipeline: Pipeline, case: Case) -> None:
         """Try every law on one case.
@@ -160,6 +183,7 @@ class _Inquiry:
             LawBroken: a law is broken; from now on no other one is tried, as a smaller case is to
                 break the same.
         """
+        self._model_rounds |= rounds(pipeline.model)
         for law in self._tried:
             if reason := law.why_not(pipeline):
                 self._reasons[law.name] = reason
@@ -190,15 +214,17 @@ class _Inquiry:
         Raises:
             LawBroken: too much had to be excused, or nothing was compared.
         """
-        for law in self._laws:
-            finding = self._findings[law.name]
-            if finding.cases and not finding.holds:
-                raise LawBroken(law.name, self._name, finding.summary)
-        return [self._verdict(law) for law in self._laws]
+        verdicts = [self._verdict(law) for law in self._laws]
+        for verdict in verdicts:
+            if verdict.holds is False:
+                raise LawBroken(verdict.law.name, self._name, verdict.detail)
+        return verdicts
 
     def _verdict(self, law: Law) -> Verdict:
         finding = self._findings[law.name]
-        return Verdict(law, finding, "" if finding.cases else self._reasons[law.name])
+        if not finding.cases:
+            return Verdict(law, finding, self._reasons[law.name])
+        return law.verdict(finding, model_rounds=self._model_rounds)
 
     def _broken(self, pipeline: Pipeline, case: Case) -> LawBroken | None:
         try:

@@ -42,8 +42,8 @@ class Comparison:
     Attributes:
         dtype: in what precision the model computes.
         margin: of the sampler's decisions; None: no difference is excused.
-        lossy: a rounding that falls the other way may change logits by more than rounding, so up
-            to one percent of the steps may.
+        lossy: the cache, or the model while it computes, rounds to few bits: where that falls the
+            other way, logits differ by more than rounding, so up to one percent of the steps may.
         bound: the logit error that a cache of grade `tolerance` states.
     """
 
@@ -53,13 +53,14 @@ class Comparison:
     bound: float = 0.0
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Comparison:
-        """How the runs of a pipeline are to be compared."""
+    def of(cls, pipeline: Pipeline, other: Pipeline | None = None) -> Comparison:
+        """How the runs of a pipeline are to be compared, with each other or with another one's."""
         manager = pipeline.parts.cache
+        models = [each.model for each in (pipeline, other) if each is not None]
         return cls(
-            dtype=precision_of(pipeline.model),
+            dtype=max(map(precision_of, models), key=lambda dtype: torch.finfo(dtype).eps),
             margin=margin_of(pipeline.parts.sampler),
-            lossy=grade_of(manager) == "lossy",
+            lossy=grade_of(manager) == "lossy" or any(map(rounds, models)),
             bound=float(getattr(manager, "logit_bound", 0.0)),
         )
 
@@ -139,6 +140,11 @@ def precision_of(model: Any) -> torch.dtype:
     if dtype is None and hasattr(model, "describe"):
         dtype = getattr(torch, str(model.describe().get("dtype")), None)
     return dtype if dtype in ROUNDINGS else torch.float32
+
+
+def rounds(model: Any) -> bool:
+    """Whether a model rounds what flows through it to few bits; see `contracts.Model`."""
+    return bool(getattr(model, "rounds", False))
 
 
 def grade_of(manager: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from genkit.core.contracts import name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
-from genkit.testing.laws.comparison import grade_of
+from genkit.testing.laws.comparison import grade_of, rounds
 from genkit.testing.laws.finding import Finding
 from genkit.testing.laws.variant import with_new_cache
 
@@ -71,7 +71,22 @@ class Law:
         """What several cases show together."""
         if reason := self.why_not(pipeline):
             return Verdict(self, Finding(), reason)
-        return Verdict(self, sum((self.examine(pipeline, case) for case in cases), Finding()))
+        found = sum((self.examine(pipeline, case) for case in cases), Finding())
+        return self.verdict(found, model_rounds=rounds(pipeline.model))
+
+    def verdict(self, found: Finding, *, model_rounds: bool = False) -> Verdict:
+        """What a finding says about the law.
+
+        A model that rounds what flows through it turns a difference of 1e-5 into one of its own
+        steps, so that unequal logits are no proof, and equal ones are luck. Its error is measured.
+        """
+        measured = ""
+        if model_rounds and not found.mismatches and found.worst_logit_error > 0:
+            measured = (
+                f"measured, as the model rounds while it computes: the logits differ by up to "
+                f"{found.worst_logit_error:.2g}"
+            )
+        return Verdict(self, found, measured)
 
 
 @dataclass(frozen=True)

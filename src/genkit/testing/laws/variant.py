@@ -14,10 +14,11 @@ def variant_of(pipeline: Pipeline, **parts: Any) -> Pipeline:
 
     Args:
         pipeline: stays as it is.
-        parts: `decoder`, `cache`, `processors`, `sampler` or `stop_criteria`.
+        parts: `model`, `decoder`, `cache`, `processors`, `sampler` or `stop_criteria`.
     """
+    model = parts.pop("model", pipeline.model)
     return Pipeline(
-        pipeline.model,
+        model,
         tokenizer=pipeline.tokenizer,
         context=pipeline.context,
         **{**vars(pipeline.parts), **parts},

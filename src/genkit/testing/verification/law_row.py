@@ -54,7 +54,7 @@ class LawRow:
             cache_error: by how much a lossy cache changes logits, compared with none.
         """
         found = verdict.finding
-        if _is_rounding(found, cache_error):
+        if not verdict.not_applicable and _is_rounding(found, cache_error):
             words = f"measured, as the cache rounds: {found.summary}"
             words += f"; the cache itself changes them by up to {cache_error:.2g}"
             verdict = replace(verdict, not_applicable=words)

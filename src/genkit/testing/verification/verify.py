@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,14 @@ import torch
 
 from genkit.components.caches import Dynamic
 from genkit.components.samplers import Greedy
+from genkit.core.contracts import Model
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
+from genkit.testing.laws.backends import same_as_on
 from genkit.testing.laws.comparison import grade_of
 from genkit.testing.laws.decoder import DECODER_LAWS
 from genkit.testing.laws.decoding import LAWS
-from genkit.testing.laws.law import Verdict
+from genkit.testing.laws.law import Law, Verdict
 from genkit.testing.laws.model import MODEL_LAWS
 from genkit.testing.laws.variant import variant_of
 from genkit.testing.verification.law_row import LawRow
@@ -69,6 +71,7 @@ def verify(
     *,
     num_cases: int = NUM_CASES,
     seed: int = 0,
+    against: Model | None = None,
     progress: Report | None = None,
 ) -> Verification:
     """Try every law on a pipeline: on its own model, with its own parts.
@@ -81,13 +84,15 @@ def verify(
         pipeline: stays as it is.
         num_cases: how many batches each law of decoding is tried on.
         seed: of the choice of texts and of everything else that laws choose.
+        against: the same model on another backend, which is to give the same tokens.
         progress: called with one line for a person before each law.
     """
     report = progress or _say_nothing
     trial = Trial.of(pipeline, num_cases, seed)
     notes = list(trial.notes)
     with torch.no_grad():
-        verdicts = _verdicts_of_decoding(trial, report)
+        laws = LAWS if against is None else (*LAWS, same_as_on(against))
+        verdicts = _verdicts_of_decoding(trial, laws, report)
         of_parts = _rows_of_parts(pipeline, trial, report, notes)
         loss = _loss(trial, report, notes)
     cache_error = 0.0 if loss is None else loss.worst_logit_error
@@ -95,11 +100,11 @@ def verify(
     return Verification(tuple(rows), loss, tuple(notes))
 
 
-def _verdicts_of_decoding(trial: Trial, report: Report) -> list[Verdict]:
+def _verdicts_of_decoding(trial: Trial, laws: Sequence[Law], report: Report) -> list[Verdict]:
     pipeline = trial.pipeline
     # A model is judged by itself, whatever other parts make of it.
     plain = Pipeline(pipeline.model, cache=Dynamic(), sampler=Greedy(), stop_criteria=())
-    tried = [(law, pipeline) for law in LAWS] + [(law, plain) for law in MODEL_LAWS]
+    tried = [(law, pipeline) for law in laws] + [(law, plain) for law in MODEL_LAWS]
     if not isinstance(pipeline.parts.decoder, Autoregressive):
         tried += [(law, pipeline) for law in DECODER_LAWS]
     verdicts = []
