@@ -55,7 +55,8 @@ def test_real_process_whose_output_nobody_reads_to_the_end(
 def test_json_has_the_keys_of_the_interface(genkit: Any, scripted: Path) -> None:
     done = genkit("generate", "-r", scripted, "hi", "--json", "--seed", 5)
     document = done.json
-    assert set(document) == {"results", "timing"}
+    assert set(document) == {"results", "timing", "runs_on"}
+    assert document["runs_on"] == "cpu"
     assert set(document["timing"]) == {"prefill_seconds", "decode_seconds", "tokens_per_second"}
     [result] = document["results"]
     assert set(result) >= RESULT_KEYS

@@ -30,6 +30,14 @@ class Backend(Component):
 
     kind: ClassVar[str] = "backend"
 
+    @classmethod
+    def check_installed(cls) -> None:
+        """Refuse to go on where a package is not there that this backend runs on.
+
+        Raises:
+            MissingPackageError: one is missing; the message says what brings it.
+        """
+
     def load(
         self,
         *,

@@ -53,6 +53,17 @@ class OnnxRuntime(Backend):
         None, description="folder of another tokenizer; by default the model's own"
     )
 
+    @classmethod
+    def check_installed(cls) -> None:
+        """See `Backend.check_installed`."""
+        try:
+            import onnx  # noqa: F401
+            import onnxruntime  # noqa: F401
+        except ImportError as error:
+            advice = "pip install 'lm-genkit[onnx]', or [onnx-gpu] for CUDA"
+            name = str(error.name)
+            raise MissingPackageError(name, advice, "the backend 'onnxruntime'") from None
+
     def load(
         self,
         *,
@@ -60,14 +71,7 @@ class OnnxRuntime(Backend):
         progress: Progress | None = None,
     ) -> OnnxModel:
         """Load graph and tokenizer; see `Backend.load`."""
-        try:
-            import onnx  # noqa: F401
-            import onnxruntime  # noqa: F401
-        except ImportError as error:
-            advice = "pip install 'lm-genkit[onnx]', or [onnx-gpu] for CUDA"
-            raise MissingPackageError(
-                str(error.name), advice, "the backend 'onnxruntime'"
-            ) from None
+        self.check_installed()
         from genkit.backends.onnx_facts import Settings
         from genkit.backends.onnx_file import find_graph, look_into
         from genkit.backends.onnx_graph import read_graph

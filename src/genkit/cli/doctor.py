@@ -71,6 +71,7 @@ def doctor(
         "versions": _versions(),
         "optional": _optional(),
         "devices": _devices(),
+        "providers": _providers(),
         "backends": _backends(kit),
         "plugins": [describe_plugin(each) for each in kit.plugins],
         "home": _home(),
@@ -126,13 +127,22 @@ def _devices() -> list[dict[str, Any]]:
     return devices
 
 
+def _providers() -> list[str]:
+    """What the installed ONNX Runtime was built for; a loaded model says which one works."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return []
+    return list(onnxruntime.get_available_providers())
+
+
 def _backends(kit: Kit) -> list[dict[str, Any]]:
     """Each backend, and whether its class can be imported; if not, the message says what to do."""
     backends = []
     for entry in kit.parts("backend"):
         cause = None
         try:
-            entry.part_class  # noqa: B018  (importing it is the question)
+            getattr(entry.part_class, "check_installed", lambda: None)()
         except GenkitError as error:
             cause = str(error)
         backends.append({"name": entry.name, "works": cause is None, "cause": cause})
@@ -198,6 +208,8 @@ def _sections(report: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str
     yield "Versions", [(name, version or "missing") for name, version in report["versions"].items()]
     yield "Optional packages", [(o["package"], _advice(o)) for o in report["optional"]]
     yield "Devices", [(d["device"], d["detail"]) for d in report["devices"]]
+    if report["providers"]:
+        yield "ONNX Runtime was built for", [(name, "") for name in report["providers"]]
     yield "Backends", [(b["name"], b["cause"] or "works") for b in report["backends"]]
     home = report["home"]
     yield (

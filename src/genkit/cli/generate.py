@@ -17,6 +17,7 @@ from genkit.cli.text_input import check_text, read_text, unescape
 from genkit.cli.watch import Watch, summary
 
 if TYPE_CHECKING:
+    from genkit.core.contracts import Model
     from genkit.text.transcript import Chunk
 
 _EPILOG = """
@@ -76,7 +77,7 @@ def generate(
     stream = pipeline.stream(
         text, seed=seed, num_samples=num_samples, max_new_tokens=max_new_tokens
     )
-    show: _Printer = _Json(watch) if json else _Live(num_samples)
+    show: _Printer = _Json(watch, pipeline.model) if json else _Live(num_samples)
     try:
         with closing(stream):
             for chunk in stream:
@@ -97,8 +98,10 @@ class _Json:
 
     within_line = False
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, model: Model) -> None:
         self.watch = watch
+        # ONNX Runtime's provider says more than the device: which of them has really started.
+        self.runs_on = getattr(model, "provider", None) or str(model.device)
 
     def chunk(self, chunk: Chunk) -> None:
         """Nothing to show yet."""
@@ -107,7 +110,8 @@ class _Json:
         """The one document. A run that never began has given nothing to print."""
         if self.watch.results:
             results = [result.to_dict() for result in self.watch.results]
-            print_json({"results": results, "timing": self.watch.to_dict()})
+            timing = self.watch.to_dict()
+            print_json({"results": results, "timing": timing, "runs_on": self.runs_on})
 
 
 class _Live:
