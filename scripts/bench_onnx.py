@@ -221,9 +221,7 @@ def optimum(count: int, tokens: int) -> Iterator[Row]:
     theirs = ORTModelForCausalLM.from_pretrained(folder, session_options=options)
     peer: Any = type("Peer", (), {"module": theirs})
     room = len(prompt) + tokens + 1
-    same = ours.generate(prompt, max_new_tokens=tokens).token_ids == generated(
-        peer, prompt, tokens
-    )
+    same = ours.generate(prompt, max_new_tokens=tokens).token_ids == generated(peer, prompt, tokens)
     mine, other = alternating(
         count,
         lambda: seconds_of_decoding(ours, prompt, tokens, room),
