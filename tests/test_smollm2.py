@@ -49,6 +49,18 @@ def test_greedy_is_the_same_with_every_exact_cache(model, manager) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "cache", [caches.Quantized(bits=8), caches.SinkWindow(num_sinks=2, window=16)], ids=repr
+)
+def test_a_lossy_cache_gives_a_row_what_it_gives_it_alone(model, cache) -> None:
+    # In float32 a rounding of `quantized` may fall the other way, so that texts are short.
+    pipeline = Pipeline(model, context=contexts.Chat(), cache=cache)
+    together = pipeline.generate(QUESTIONS, max_new_tokens=6, seed=0)
+    alone = [pipeline.generate(text, max_new_tokens=6, seed=0) for text in QUESTIONS]
+    assert [row.token_ids for row in together] == [row.token_ids for row in alone]
+
+
+@pytest.mark.slow
 def test_compiled_decoding_gives_the_same_tokens(model) -> None:
     compiled = backends.PyTorch.wrap(model.module, model.tokenizer, compile=True)
     prompt = model.tokenizer.encode(TEXT)

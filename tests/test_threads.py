@@ -10,6 +10,7 @@ import pytest
 
 import zoo
 from genkit import Pipeline, caches, processors, samplers, stopping
+from genkit.backends.pytorch_model import PyTorchModel
 from genkit.testing import TinyModel
 
 NUM_THREADS = 20
@@ -165,3 +166,20 @@ def test_a_thread_whose_run_fails_costs_the_others_nothing() -> None:
             assert len(result.partial_results[0].token_ids) == 2
         else:
             assert result == plain.generate(texts[i], seed=i)
+
+
+@pytest.mark.slow
+def test_threads_over_two_compiled_models() -> None:
+    """PyTorch's tracer serves one thread at a time."""
+    plain = [zoo.shared(name) for name in ("llama", "gemma3")]
+    compiled = [PyTorchModel(each.module, each.facts, compiler="eager") for each in plain]
+    pipelines = [
+        Pipeline(model, cache=caches.Static(), stop_criteria=[stopping.MaxNewTokens(limit=limit)])
+        for model, limit in zip(compiled, (40, 60), strict=True)
+    ]
+    texts = prompts()
+    found = at_once(lambda i: pipelines[i % 2].generate(texts[i]).token_ids)
+    assert found == [
+        Pipeline(plain[i % 2]).generate(ids, max_new_tokens=(40, 60)[i % 2]).token_ids
+        for i, ids in enumerate(texts)
+    ]

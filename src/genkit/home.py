@@ -7,11 +7,21 @@ from pathlib import Path
 
 import platformdirs
 
+from genkit.errors import InputError
+
 
 def home() -> Path:
     """The folder for everything kept between runs: `GENKIT_HOME`, or the platform's cache folder.
 
     It is read at each call, and not created here.
+
+    Raises:
+        InputError: `GENKIT_HOME` begins with the home of a user that there is not.
     """
     chosen = os.environ.get("GENKIT_HOME")
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("genkit"))
+    if not chosen:
+        return Path(platformdirs.user_cache_dir("genkit"))
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"GENKIT_HOME is {chosen!r}: {error}".rstrip(".")) from error

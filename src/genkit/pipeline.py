@@ -27,7 +27,7 @@ from genkit.core.observers import watched
 from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.decoders.autoregressive import Autoregressive
-from genkit.errors import InputError, UnsupportedError
+from genkit.errors import InputError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
 from genkit.text.tokenizer import Tokenizer
 from genkit.text.transcript import Chunk, Transcript, chunks
@@ -272,11 +272,39 @@ class Pipeline:
 
     def _check_capabilities(self) -> None:
         manager = f"the cache {contracts.name_of(self.parts.cache)!r}"
+        check_claims(manager, self.parts.cache, self.model)
         decoder = f"the decoder {contracts.name_of(self.parts.decoder)!r}"
         offered = self.model.supports
         _check_offered(self.parts.cache, manager, offered, "this model")
         check_cache_use(self.model, self.parts.cache)
         _check_offered(self.parts.decoder, decoder, self._supports(), f"this model with {manager}")
+
+
+def check_claims(name: str, manager: Any, model: contracts.Model) -> None:
+    """Refuse a cache manager whose grade or capabilities are words that nobody knows.
+
+    Raises:
+        UnsupportedError: they are; the message names them and those that are known.
+    """
+    grade = getattr(manager, "grade", "exact")
+    if grade not in contracts.GRADES:
+        known = ", ".join(contracts.GRADES)
+        raise UnsupportedError(f"{name} has the grade {grade!r}; known: {known}")
+    supports = getattr(manager, "supports", None)
+    claims = {
+        "`requires`": getattr(manager, "requires", frozenset()),
+        "`supports(model)`": supports(model) if callable(supports) else frozenset(),
+    }
+    for where, claimed in claims.items():
+        if not isinstance(claimed, frozenset | set):
+            kind = type(claimed).__name__
+            raise UnsupportedError(f"{name}: {where} is a set of capabilities, found {kind}")
+        for unknown in sorted(map(str, set(claimed) - set(contracts.CAPABILITIES))):
+            raise UnsupportedError(
+                f"{name}: {where} has {unknown!r}, which is no capability"
+                f"{nearest(unknown, contracts.CAPABILITIES)}; known: "
+                f"{', '.join(contracts.CAPABILITIES)}"
+            )
 
 
 def check_cache_use(asker: Any, manager: Any) -> None:

@@ -209,3 +209,9 @@ def test_a_size_that_is_none_is_refused(chunk: Any) -> None:
     assert [problem.path for problem in caught.value.problems] == [("backend", "prefill_chunk")]
     with pytest.raises(OptionError, match="prefill_chunk"):
         PyTorch(model="anywhere", prefill_chunk=chunk)
+
+
+@pytest.mark.parametrize("chunk", [0, -1])
+def test_a_wrapped_model_has_pieces_of_one_column_at_least(chunk: int) -> None:
+    with pytest.raises(OptionError, match="prefill_chunk: at least 1"):
+        PyTorch.wrap(zoo.build("llama"), prefill_chunk=chunk)

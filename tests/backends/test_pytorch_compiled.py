@@ -163,6 +163,40 @@ def test_a_module_that_is_changed_is_compiled_anew(lab: Any) -> None:
     check()
 
 
+class Scaled(torch.nn.Module):
+    """An activation with a plain number in it."""
+
+    factor = -1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.silu(x) * self.factor
+
+
+def test_numbers_of_one_hash_and_the_configuration_count_too(lab: Any) -> None:
+    """-1 and -2 have the same hash."""
+    module = lab.build("gemma2")
+    for layer in module.model.layers:
+        layer.mlp.act_fn = Scaled()
+        layer.mlp.act_fn.factor = -1
+    model = compiled(module)
+
+    def change_numbers() -> None:
+        for layer in module.model.layers:
+            layer.mlp.act_fn.factor = -2
+
+    def change_configuration() -> None:
+        module.config.final_logit_softcapping = 0.5
+
+    for change in (lambda: None, change_numbers, change_configuration):
+        change()
+        runs = [
+            list(pipeline(each, cache=caches.Static()).decode(lab.prompt(5), max_new_tokens=6))
+            for each in (model, backends.PyTorch.wrap(module))
+        ]
+        for one, other in zip(*runs, strict=True):
+            assert (one.raw_logits - other.raw_logits).abs().max() < 1e-4
+
+
 @pytest.mark.slow
 def test_the_real_compiler_gives_the_same_tokens(lab: Any) -> None:
     model = backends.PyTorch.wrap(lab.shared("llama").module, compile=True)

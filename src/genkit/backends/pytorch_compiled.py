@@ -45,7 +45,7 @@ class CompiledStep:
     compiled is refused before its first token.
 
     What is compiled is the module as it is then. Other weights are used as they are; a run that
-    begins after layers, hooks or plain attributes were changed compiles anew.
+    begins after layers, hooks, plain attributes or the configuration changed compiles anew.
 
     Args:
         module: the transformers model.
@@ -159,22 +159,28 @@ class CompiledStep:
         return logits[:, -1:]
 
 
-def _form_of(module: torch.nn.Module) -> int:
-    """Another number after layers, hooks or plain attributes were changed."""
-    plain = (bool, int, float, str, type(None))
-    return hash(
-        tuple(
-            (
-                id(part),
-                part.training,
-                tuple(part._forward_hooks),
-                tuple(part._forward_pre_hooks),
-                id(vars(part).get("forward")),
-                tuple(value for value in vars(part).values() if isinstance(value, plain)),
-            )
-            for part in module.modules()
+def _form_of(module: torch.nn.Module) -> list[Any]:
+    """Unequal after layers, hooks, plain attributes or the configuration were changed."""
+    return [_plain_values(getattr(module, "config", None))] + [
+        (
+            part,  # itself and not its id, which another part may have one day
+            tuple(part._forward_hooks),
+            tuple(part._forward_pre_hooks),
+            vars(part).get("forward"),
+            _plain_values(part),
         )
-    )
+        for part in module.modules()
+    ]
+
+
+def _plain_values(holder: Any) -> list[Any]:
+    """The attributes of an object that are plain, with their types: True is not 1 here."""
+    plain = (bool, int, float, str, type(None))
+    return [
+        (name, type(value), value)
+        for name, value in (vars(holder) if hasattr(holder, "__dict__") else {}).items()
+        if isinstance(value, plain)
+    ]
 
 
 def _worth_checking(guards: Sequence[Any]) -> list[bool]:

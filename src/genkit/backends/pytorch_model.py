@@ -18,7 +18,7 @@ from genkit.backends.transformers_compat import (
 from genkit.core.contracts import Cache
 from genkit.core.fingerprint import fingerprint_of, version_of
 from genkit.core.state import GenerationState
-from genkit.errors import UnsupportedError
+from genkit.errors import OptionError, OptionProblem, UnsupportedError
 from genkit.text.tokenizer import Tokenizer
 
 _OF_THE_FILE = {"_name_or_path", "architectures", "dtype", "torch_dtype"}
@@ -67,6 +67,10 @@ class PyTorchModel:
         self._fingerprint: tuple[int, str] | None = None  # with the version it was taken of
         self.prefill_chunk = prefill_chunk
         self.compiled: CompiledStep | None = None
+        if prefill_chunk is not None and prefill_chunk < 1:
+            raise OptionError(
+                "pytorch", [OptionProblem(("prefill_chunk",), "at least 1", prefill_chunk)]
+            )
         if prefill_chunk is not None and "block" not in self.supports:
             raise UnsupportedError(
                 f"`prefill_chunk`: {self._kind} is recurrent and takes a prompt in one piece"

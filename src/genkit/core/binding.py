@@ -10,7 +10,12 @@ from typing import Any
 import torch
 
 from genkit.core import contracts
-from genkit.core.guard import GuardedProcessor, GuardedSampler, GuardedStopCriterion
+from genkit.core.guard import (
+    GuardedManager,
+    GuardedProcessor,
+    GuardedSampler,
+    GuardedStopCriterion,
+)
 from genkit.core.random import RowRandom
 from genkit.core.result import Steps
 from genkit.core.run import Run
@@ -38,7 +43,7 @@ class Parts:
         return BoundParts(
             run=run,
             decoder=bind(self.decoder, "decoder"),
-            manager=bind(self.cache, "cache"),
+            manager=GuardedManager(bind(self.cache, "cache"), _label("cache", self.cache)),
             processors=[
                 GuardedProcessor(bound, label)
                 for bound, label in bind.all(self.processors, "processors")

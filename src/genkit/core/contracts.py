@@ -20,6 +20,13 @@ CAPABILITIES = {
     "static": "a cache can be allocated once, for the whole run",
 }
 
+GRADES = {
+    "exact": "the logits of decoding without a cache, up to rounding",
+    "tolerance": "those logits within a bound that the manager states",
+    "lossy": "other logits; what is lost is measured",
+}
+"""What a cache manager can promise."""
+
 Layer = tuple[torch.Tensor, torch.Tensor]
 """Keys `[batch, heads, slots, key_dim]` and values `[batch, heads, slots, value_dim]`."""
 

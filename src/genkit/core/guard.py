@@ -9,13 +9,24 @@ few comparisons a call, and an error says which part failed and in which step.
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 import torch
 
-from genkit.core.contracts import LogitsProcessor, Model, Sampler, StopCriterion
+from genkit.core.contracts import (
+    Cache,
+    CacheManager,
+    LogitsProcessor,
+    Model,
+    Sampler,
+    StopCriterion,
+)
 from genkit.core.state import GenerationState
-from genkit.errors import ModelOutputError, PartError, RunError
+from genkit.errors import GenkitError, ModelOutputError, PartError, RunError
+
+logger = logging.getLogger(__name__)
 
 
 class _Guard:
@@ -116,6 +127,44 @@ class GuardedStopCriterion(_Guard):
         return out
 
 
+class GuardedManager(_Guard):
+    """A cache manager that hands out a cache with something left to feed."""
+
+    part: CacheManager
+
+    def acquire(self, model: Model, state: GenerationState) -> Cache:
+        """The part's cache."""
+        try:
+            cache = self.part.acquire(model, state)
+        except GenkitError:
+            raise
+        except Exception as error:
+            what = f"raised {type(error).__name__} in `acquire`: {error}"
+            raise self._broken(state, what) from error
+        length = getattr(cache, "length", None)
+        if not isinstance(length, int):
+            kind = type(cache).__name__
+            raise self._broken(state, f"returned {kind} from `acquire`, which is no cache")
+        if not 0 <= length < state.length:
+            raise self._broken(
+                state,
+                f"gave a cache with {length} columns for a text of {state.length}; one at least "
+                "must be left to feed",
+            )
+        return cache
+
+    def release(self, cache: Cache, state: GenerationState) -> None:
+        """Give the cache back. What has ended the run is not hidden by an error of this."""
+        ending = sys.exception()
+        try:
+            self.part.release(cache, state)
+        except Exception as error:
+            what = f"{self.label} raised {type(error).__name__} in `release`: {error}"
+            if ending is None:
+                raise PartError(what) from error
+            logger.warning("%s", what)
+
+
 def unguarded(part: Any) -> Any:
     """The part itself, behind whatever guards it: what identifies it from run to run."""
     while isinstance(part, _Guard):
@@ -137,6 +186,10 @@ class GuardedModel(_Guard):
 
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
         logits = self.part(input_ids, cache)
+        if not isinstance(logits, torch.Tensor):
+            raise ModelOutputError(
+                f"the model gave {type(logits).__name__}, not a tensor of logits"
+            )
         if logits.shape != (input_ids.shape[0], self.vocab_size):
             raise ModelOutputError(
                 f"the model gave logits of shape {list(logits.shape)}, not "

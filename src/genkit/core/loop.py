@@ -60,7 +60,7 @@ def autoregressive(
             if not all_drawn(ids, values, model.vocab_size):
                 raise why_nothing_was_drawn(state, stages, processors, sampler)
             stops = why_rows_end(state, stop_criteria, marked)
-            yield Step(state.rows, on_host(next_ids, ids), stages[0], stages[-1], stops)
+            yield Step(state.rows.clone(), on_host(next_ids, ids), stages[0], stages[-1], stops)
 
             # Rows that have ended leave.
             unfinished = [i for i, stop in enumerate(stops) if stop is None]

@@ -605,3 +605,44 @@ def test_weights_written_to_behind_pytorchs_back_begin_anew() -> None:
     given = Pipeline(model, cache=cache).generate(prompt, max_new_tokens=4)
     wanted = Pipeline(model, cache=NoCache()).generate(prompt, max_new_tokens=4)
     assert given.token_ids == wanted.token_ids
+
+
+def test_rows_that_were_moved_without_the_cache_are_not_stored() -> None:
+    """A decoder may be interrupted between the state and the cache."""
+    model, prompts = TinyModel(0), [[1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]]
+
+    def interrupted(model, manager, processors, sampler, stop_criteria, state):
+        cache = manager.acquire(model, state)
+        try:
+            model(state.since(cache.length), cache)
+            state.append(torch.tensor([7, 8]))
+            state.reorder([1, 0])
+            raise KeyboardInterrupt
+            yield
+        finally:
+            manager.release(cache, state)
+
+    cache = Prefix()
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(model, cache=cache, decoder=interrupted).generate(prompts, max_new_tokens=4)
+    wanted = Pipeline(model).generate(prompts, max_new_tokens=4)
+    found = Pipeline(model, cache=cache).generate(prompts, max_new_tokens=4)
+    assert [row.token_ids for row in found] == [row.token_ids for row in wanted]
+
+
+def test_a_model_that_cannot_be_watched_is_named() -> None:
+    class Unwatched:
+        __slots__ = ("inner",)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, attribute):
+            return getattr(self.inner, attribute)
+
+        def __call__(self, input_ids, cache):
+            return self.inner(input_ids, cache)
+
+    pipeline = Pipeline(Unwatched(TinyModel(0)), cache=Prefix())
+    with pytest.raises(UnsupportedError, match="Unwatched cannot be watched.*__weakref__"):
+        pipeline.generate([1, 2, 3], max_new_tokens=2)

@@ -93,14 +93,15 @@ class Prefix(CacheManager):
             for start in starts:
                 if start < length:
                     shelf.store.count(length - start)
-        return LentCache(inner, supports, unguarded(model), shelf)
+        return LentCache(inner, supports, unguarded(model), shelf, state.rows.tolist())
 
     def release(self, cache: Any, state: GenerationState) -> None:
         """Store what the cache holds of each row. Where that fails, a warning says so."""
         # The run is over, and may be over because of an error: nothing here must hide that, or
         # spoil a result.
         try:
-            if cache.intact and cache.shelf.version == version_of(cache.model):
+            same_rows = cache.stored_rows == state.rows.tolist()
+            if same_rows and cache.shelf.version == version_of(cache.model):
                 _keep(cache, state)
         except Exception as error:
             logger.warning(
@@ -123,22 +124,27 @@ class LentCache(WrappedCache):
 
     Attributes:
         model, shelf: whose content it is, and where prefixes of this model are.
-        intact: whether its rows are those of the state.
+        stored_rows: which row of the caller's batch each of its rows is, if anybody knows.
     """
 
     def __init__(
-        self, inner: LayeredCache, supports: frozenset[str], model: Model, shelf: Shelf
+        self,
+        inner: LayeredCache,
+        supports: frozenset[str],
+        model: Model,
+        shelf: Shelf,
+        rows: list[int],
     ) -> None:
         super().__init__(inner, supports)
         self.model = model
         self.shelf = shelf
-        self.intact = True
+        self.stored_rows = rows
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`; if that fails, nobody knows which rows the layers hold."""
-        self.intact = False
+        rows, self.stored_rows = self.stored_rows, []
         super().reorder(indices)
-        self.intact = True
+        self.stored_rows = [rows[i] for i in indices]
 
 
 def _rows(state: GenerationState) -> Iterator[torch.Tensor]:

@@ -11,6 +11,7 @@ import torch
 
 from genkit.components.caches.prefix_files import PrefixFiles
 from genkit.components.caches.prefix_store import Ids, Match, PrefixStore
+from genkit.errors import UnsupportedError
 from genkit.home import home
 
 
@@ -80,9 +81,18 @@ class Shelves:
             shelf = self._shelves.get(key)
             if shelf is None or shelf.version != version:
                 shelf = Shelf(version, PrefixStore(max_bytes), files)
-                self._models[key] = ref(model, lambda _: self._forget(key))
+                self._models[key] = self._weakly(model, key)
                 self._shelves[key] = shelf
             return shelf
+
+    def _weakly(self, model: Any, key: int) -> ref[Any]:
+        try:
+            return ref(model, lambda _: self._forget(key))
+        except TypeError as error:
+            raise UnsupportedError(
+                "the cache 'prefix' forgets what it has stored when the model goes, and the model "
+                f"{type(model).__name__} cannot be watched: add '__weakref__' to its `__slots__`"
+            ) from error
 
     def _forget(self, key: int) -> None:
         # Without the lock: the collector may come while this very thread holds it.
