@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from genkit.errors import GenkitError, UnknownNameError
@@ -18,6 +19,8 @@ from genkit.recipes.recipe import Recipe
 if TYPE_CHECKING:
     from genkit.backends.base import Backend
     from genkit.core.contracts import Model
+    from genkit.exporters.base import Exporter
+    from genkit.exporters.exporting import Export
     from genkit.pipeline import Pipeline
 
 __all__ = ["Kit", "load_recipe"]
@@ -98,8 +101,33 @@ class Kit:
             ModelLoadError: the model cannot be loaded.
             UnknownNameError: the model is neither a place nor a registered name.
         """
-        try:
+        with self._hints():
             return backend.load(models=self.registry.models(), progress=progress)
+
+    def export(
+        self,
+        exporter: Exporter,
+        model: str,
+        out: str | os.PathLike[str],
+        progress: Progress | None = None,
+    ) -> Export:
+        """Write a model as an ONNX graph; its name may be a registered one.
+
+        Raises:
+            GenkitError: as `genkit.exporters.export`.
+        """
+        from genkit.exporters.exporting import export
+
+        with self._hints():
+            return export(
+                model, Path(out), exporter, models=self.registry.models(), progress=progress
+            )
+
+    @contextmanager
+    def _hints(self) -> Iterator[None]:
+        """Add to an error about the name of a model what may explain it."""
+        try:
+            yield
         except UnknownNameError as error:
             for hint in self.registry.hints("model", error.name):
                 error.add_note(hint)

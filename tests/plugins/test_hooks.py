@@ -88,7 +88,7 @@ def test_a_class_and_a_lazy_part_are_registered_alike():
 
 def test_exporters_are_registered_and_listed():
     registry = load(genkit_register_exporters=[ToText]).registry
-    assert registry.names("exporter") == ["to_text"]
+    assert registry.names("exporter") == ["genai", "optimum", "to_text", "transformers"]
 
 
 def test_models_and_recipes_are_registered(tmp_path):

@@ -15,6 +15,7 @@ from genkit.cli import (
     chat,
     doctor,
     errors,
+    export,
     generate,
     options,
     parts,
@@ -26,7 +27,7 @@ from genkit.cli import (
 from genkit.cli.plugin_commands import plugin_commands
 from genkit.cli.settings import Settings, settings_of
 
-_ORDER = ("generate", "chat", "score", "verify", "parts", "recipes", "plugins", "doctor")
+_ORDER = ("generate", "chat", "score", "verify", "export", "parts", "recipes", "plugins", "doctor")
 
 
 class Commands(TyperGroup):
@@ -95,7 +96,7 @@ def _genkit(
     """Generate text with language models, from parts that plug together."""
 
 
-for module in (generate, chat, score, verify, parts, recipes, plugins, doctor):
+for module in (generate, chat, score, verify, export, parts, recipes, plugins, doctor):
     module.add_to(app)
 
 

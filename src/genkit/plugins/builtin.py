@@ -10,6 +10,7 @@ _SAMPLERS = "genkit.components.samplers"
 _STOPPING = "genkit.components.stopping"
 _CACHES = "genkit.components.caches"
 _CONTEXTS = "genkit.components.contexts"
+_EXPORTERS = "genkit.exporters"
 
 
 @hookimpl
@@ -17,6 +18,11 @@ def genkit_register_backends() -> list[Lazy]:
     """What yields a model."""
     return [
         lazy("pytorch", "genkit.backends.pytorch:PyTorch", "A causal model of transformers."),
+        lazy(
+            "onnxruntime",
+            "genkit.backends.onnxruntime_:OnnxRuntime",
+            "An exported graph, run by ONNX Runtime.",
+        ),
     ]
 
 
@@ -111,4 +117,26 @@ def genkit_register_stop_criteria() -> list[Lazy]:
         lazy("max_new_tokens", f"{_STOPPING}:MaxNewTokens", "A number of generated tokens."),
         lazy("max_length", f"{_STOPPING}:MaxLength", "A number of tokens, the prompt included."),
         lazy("time_limit", f"{_STOPPING}:TimeLimit", "A time."),
+    ]
+
+
+@hookimpl
+def genkit_register_exporters() -> list[Lazy]:
+    """What writes a model as a graph."""
+    return [
+        lazy(
+            "genai",
+            f"{_EXPORTERS}.genai:GenAI",
+            "The model builder of onnxruntime-genai: quick, fast graphs; common architectures.",
+        ),
+        lazy(
+            "transformers",
+            f"{_EXPORTERS}.transformers_:Transformers",
+            "The exporter of transformers 5.x; most architectures.",
+        ),
+        lazy(
+            "optimum",
+            f"{_EXPORTERS}.optimum_:Optimum",
+            "The exporter of optimum-onnx, which needs transformers 4.57.",
+        ),
     ]

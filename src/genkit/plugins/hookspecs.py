@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from genkit.backends.base import Backend, ModelSource
     from genkit.components.base import (
         CacheManager,
-        Component,
         Context,
         Decoder,
         LogitsProcessor,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     )
     from genkit.core.result import Result, Step
     from genkit.core.run import Run
+    from genkit.exporters.base import Exporter
     from genkit.plugins.lazy import Lazy
 
 PROJECT = "genkit"
@@ -93,7 +93,7 @@ def genkit_register_stop_criteria() -> Sequence[type[StopCriterion] | Lazy]:
 
 
 @hookspec
-def genkit_register_exporters() -> Sequence[type[Component] | Lazy]:
+def genkit_register_exporters() -> Sequence[type[Exporter] | Lazy]:
     """Called when a `Kit` is built. Returns the exporters: what writes a model to a file."""
 
 
