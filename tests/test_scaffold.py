@@ -161,7 +161,7 @@ def test_a_second_run_asks_pip_nothing(clone: Clone) -> None:
 def test_what_tests_need_is_added_when_they_come(clone: Clone) -> None:
     clone.ensure("base")
     clone.ensure("dev")
-    assert f"--no-build-isolation --editable {clone.folder}[test,docs]" in clone.installs
+    assert f"--no-build-isolation --editable {clone.folder}[test,docs,export]" in clone.installs
     assert not any(call.startswith("-m venv") for call in clone.calls)
 
 

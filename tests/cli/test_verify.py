@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_as_a_table(genkit: Any, tiny: Path) -> None:
     assert float(margin) > 0
     assert lines["processors.0 (temperature)"][1] == "yes"
     assert " hold, 0 are broken, 0 do not apply" in done.out.splitlines()[-1]
-    assert "law 1 of 18: cached = uncached" in done.err  # and nothing of it between the results
+    assert "law 1 of 19: cached = uncached" in done.err  # and nothing of it between the results
     assert "law 1 of" not in done.out
 
 
@@ -105,7 +106,11 @@ def test_a_cache_manager_that_is_off_by_one(genkit: Any, tiny: Path, parts: Path
     assert found.status == 1
     assert found.json["holds"] is False
     assert found.json["laws"][0]["holds"] is False
-    assert "the logits differ by" in found.json["laws"][0]["detail"]
+    detail = found.json["laws"][0]["detail"]
+    assert "the logits differ by" in detail
+    ids = re.findall(r"prompt \[(.*?)\]", detail)[0].split(", ")
+    assert len(ids) > 8
+    assert f"prompt [{', '.join(ids[:8])}, ... {len(ids)} ids]" in done.out
 
 
 def test_a_processor_that_writes_into_its_input(genkit: Any, tiny: Path, parts: Path) -> None:
@@ -181,7 +186,7 @@ def test_wrong_calls(genkit: Any, arguments: list[str], status: int, message: st
 def test_help_has_an_example(genkit: Any) -> None:
     done = genkit("verify", "--help")
     assert done.status == 0
-    assert "genkit verify recipe.yaml --set cache.type=prefix" in done.out
+    assert "genkit verify recipe.yaml --set 'cache={type: prefix}'" in done.out
 
 
 def test_real_process(process: Any, tiny: Path, plugin: Path) -> None:

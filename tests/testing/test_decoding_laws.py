@@ -24,6 +24,7 @@ from genkit.testing.checks.decoding_cases import ARCHITECTURES, long_trials
 from genkit.testing.laws.comparison import Comparison
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.model import MODEL_LAWS
+from genkit.testing.laws.shifted import Shifted
 from genkit.testing.laws.trace import trace_run
 
 MANAGERS: dict[str, list[Any]] = {
@@ -36,7 +37,7 @@ MANAGERS: dict[str, list[Any]] = {
 }
 EVERY_MANAGER = [manager for managers in MANAGERS.values() for manager in managers]
 
-# A case goes through thirteen laws, so the quick run gives all of the profile's examples to the
+# A case goes through fourteen laws, so the quick run gives all of the profile's examples to the
 # default manager, and to each law that is about another one with that one; what is left gets a
 # small part. `--all` gives them all.
 SOME = settings.default.max_examples // 25
@@ -46,6 +47,7 @@ NOT_FOR_LOSSY = {
     "any prefill split",
     "crop then refill = never cropped",
     "prefix reuse = fresh",
+    "kept for its own model",
     "memory is the run's own",
 }
 WITHOUT_LAYERS = {"memory is the run's own", "rounded once"}
@@ -78,6 +80,7 @@ def test_the_default_manager_keeps_every_law():
 
 MANY = [
     ("what is reused", by_name("prefix reuse = fresh"), {"manager": caches.Prefix()}),
+    ("what is whose", by_name("kept for its own model"), {"manager": caches.Prefix()}),
     ("what is lent", by_name("memory is the run's own"), {"manager": caches.Prefix()}),
     ("what is rounded", by_name("rounded once"), {"manager": MANAGERS["Quantized"][0]}),
     ("a model", MODEL_LAWS, {"manager": caches.Dynamic()}),
@@ -146,6 +149,32 @@ def test_laws_whose_capability_is_lacking_are_silent():
     (padding,) = (v for v in verdicts if v.law.name == "any left padding")
     assert padding.detail == "the model with the cache 'dynamic' does not support ragged"
     assert padding.finding.cases == 0
+
+
+def test_what_a_manager_takes_away_is_not_said_of_the_model():
+    [rounded_once] = by_name("rounded once")
+    window = caches.SinkWindow(num_sinks=1, window=3)
+    assert rounded_once.why_not(Pipeline(TinyModel(), cache=window)) == (
+        "the cache 'sink_window' takes away layers"
+    )
+
+
+def test_a_shifted_model_is_another_one_with_the_same_functions():
+    model = TinyModel(dtype=torch.float64)
+    one, other = Shifted(model), Shifted(model, 2)
+    plain, same, shifted = (
+        trace_run(Pipeline(each), [(1, 2, 259)], [0], 1)[0].raw_logits[0]
+        for each in (model, one, other)
+    )
+    assert torch.equal(plain, same)
+    assert torch.equal(shifted, trace_run(Pipeline(model), [(3, 4, 1)], [0], 1)[0].raw_logits[0])
+    assert one.fingerprint() != other.fingerprint()
+    assert one.weights_version == other.weights_version
+    before = one.weights_version
+    one.offset = 1
+    assert one.weights_version != before
+    assert not hasattr(Shifted(object()), "fingerprint")
+    assert not hasattr(Shifted(object()), "last")
 
 
 def test_the_plain_loop_is_a_decoder():

@@ -127,6 +127,10 @@ def normalises_the_batch(state, logits):
     return logits - finite.sum() / 3
 
 
+def scales_by_the_room_of_the_run(state, logits):
+    return logits * (1 + 2 * ((state.nearest_end - state.length) % 2))
+
+
 def reads_the_first_row(state, logits):
     return logits.index_add(1, state.row(0), torch.ones_like(logits).T[: len(state.row(0))].T)
 
@@ -363,6 +367,7 @@ class Reuses(LogitsProcessor):
         (Remembers(), "gives the same again"),
         (normalises_the_batch, "does not depend on company"),
         (reads_the_first_row, "does not depend on company"),
+        (scales_by_the_room_of_the_run, "does not depend on company"),
         (favours_the_second_row, "does not depend on company"),
         (counts_padding, "does not depend on padding"),
         (reads_padding, "does not depend on padding"),

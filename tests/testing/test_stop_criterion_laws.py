@@ -52,6 +52,14 @@ def looks_at_the_first_row(state):
     return (state.last_ids[0] == 3).expand(len(state))
 
 
+def ends_where_the_nearest_row_is_full(state):
+    return torch.full((len(state),), state.length >= state.nearest_end)
+
+
+def ends_where_the_longest_row_is_full(state):
+    return torch.full((len(state),), state.length >= state.max_length)
+
+
 def marks_as_finished(state):
     state.finished |= state.last_ids == 3
     return state.finished
@@ -179,6 +187,8 @@ class SharedRow(StopCriterion):
     ("part", "broken"),
     [
         (looks_at_the_first_row, "does not depend on company"),
+        (ends_where_the_nearest_row_is_full, "does not depend on company"),
+        (ends_where_the_longest_row_is_full, "does not depend on company"),
         (marks_as_finished, "leaves what it is given"),
         (counts_columns, "does not depend on padding"),
         (gives_ids, "gives one mark a row"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from genkit.backends.onnx_file import GraphFile, read_json
-from genkit.backends.onnx_graph import Graph, Port
+from genkit.backends.onnx_graph import Graph, LayerPorts
 from genkit.errors import ModelLoadError
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
@@ -27,6 +27,7 @@ class Settings:
         def read(name: str) -> dict[str, Any]:
             return read_json(folder / name) or read_json(folder.parent / name)
 
+        self._folder = folder
         config = read("config.json")
         inner = config.get("text_config")
         self.config: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
@@ -36,12 +37,13 @@ class Settings:
 
     def eos_token_ids(self, tokenizer: Any, vocab_size: int) -> frozenset[int]:
         """The union of what the files and the tokenizer say."""
-        found = [
-            *_ids(self.generation.get("eos_token_id"), "generation_config.json"),
-            *_ids(self.config.get("eos_token_id"), "config.json"),
-            *_ids(self.genai.get("eos_token_id"), "genai_config.json"),
-            *_ids(getattr(tokenizer, "eos_token_id", None), "the tokenizer"),
-        ]
+        said = {
+            "generation_config.json": self.generation.get("eos_token_id"),
+            "config.json": self.config.get("eos_token_id"),
+            "genai_config.json": self.genai.get("eos_token_id"),
+            "the tokenizer": getattr(tokenizer, "eos_token_id", None),
+        }
+        found = (i for name, ids in said.items() for i in _ids(ids, f"{self._folder}: {name}"))
         return frozenset(i for i in found if 0 <= i < vocab_size)
 
     def context_length(self, file: GraphFile) -> int | None:
@@ -66,17 +68,14 @@ class Settings:
         Raises:
             ModelLoadError: the graph leaves one open, and no file says it.
         """
-        return [
-            (self._size(ports.past, ports.present, 1), self._size(ports.past, ports.present, 3))
-            for ports in graph.past
-        ]
+        return [(self._size(graph, ports, 1), self._size(graph, ports, 3)) for ports in graph.past]
 
-    def _size(self, past: Port, present: Port, i: int) -> int:
-        for port in (past, present):
+    def _size(self, graph: Graph, ports: LayerPorts, i: int) -> int:
+        for port in (ports.past, ports.present):
             if len(port.shape) != 4:
                 raise ModelLoadError(
-                    f"{port.name!r} has {len(port.shape)} dimensions; known are [batch, heads, "
-                    "slots, width]"
+                    f"{graph.path}: {port.name!r} has {len(port.shape)} dimensions; known are "
+                    "[batch, heads, slots, width]"
                 )
             if isinstance(size := port.shape[i], int):
                 return size
@@ -93,8 +92,8 @@ class Settings:
         if size is None:
             what = "width of the heads" if i == 3 else "number of key heads"
             raise ModelLoadError(
-                f"neither the graph nor a file beside it (config.json, genai_config.json) says the "
-                f"{what} of {past.name!r}"
+                f"neither {graph.path} nor a file beside it (config.json, genai_config.json) says "
+                f"the {what} of {ports.past.name!r}"
             )
         return size
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,10 +88,12 @@ def look_into(path: Path) -> GraphFile:
         raise ModelLoadError(f"{path} cannot be read as an ONNX graph: {error}") from error
     if not model.graph.node:
         raise ModelLoadError(f"{path} is no ONNX graph, or an empty one")
-    initializers = {each.name: each for each in model.graph.initializer}
+    graphs = list(_with_branches(model.graph))
+    initializers = {each.name: each for graph in graphs for each in graph.initializer}
     for tensor in initializers.values():
         _check_external(path, tensor)
-    grouped = [node for node in model.graph.node if node.op_type == "GroupQueryAttention"]
+    nodes = [node for graph in graphs for node in graph.node]
+    grouped = [node for node in nodes if node.op_type == "GroupQueryAttention"]
     attended = {node.input[3] for node in grouped if len(node.input) > 3}
     pasts = {each.name for each in model.graph.input if each.name.endswith((".key", ".keys"))}
     tables = [initializers.get(name) for node in grouped for name in node.input[7:8]]
@@ -100,7 +102,7 @@ def look_into(path: Path) -> GraphFile:
         path=path,
         shares_memory=bool(pasts) and attended == pasts,
         rotary_length=min(lengths, default=None),
-        rounds_activations=any(map(_rounds, model.graph.node)),
+        rounds_activations=any(map(_rounds, nodes)),
     )
 
 
@@ -121,10 +123,20 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def _with_branches(graph: Any) -> Iterator[Any]:
+    """A graph and those inside its nodes: a merged export is one node with two branches."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _with_branches(attribute.g)
+
+
 def _named_by_genai(folder: Path) -> str | None:
-    decoder = read_json(folder / "genai_config.json").get("model", {}).get("decoder", {})
-    name = decoder.get("filename") if isinstance(decoder, Mapping) else None
-    return name if isinstance(name, str) else None
+    found: Any = read_json(folder / "genai_config.json")
+    for key in ("model", "decoder", "filename"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def _check_external(path: Path, tensor: Any) -> None:

@@ -104,6 +104,16 @@ class Graph:
     has_past: Port | None
     past: tuple[LayerPorts, ...]
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether logits are only those of the last positions fed, be they tokens or padding."""
+        return self.num_kept is not None or self.gives_last_only
+
+    @property
+    def gives_last_only(self) -> bool:
+        """Whether there are logits of one position only, whatever is asked for."""
+        return self.logits.shape[1] == 1
+
 
 def read_graph(path: Path, inputs: Iterable[Any], outputs: Iterable[Any]) -> Graph:
     """Find out what is what.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from genkit.backends.onnx_facts import Settings
 from genkit.backends.onnx_file import GraphFile
 from genkit.backends.onnx_graph import Graph
 from genkit.backends.onnx_growing import GrowingPast
+from genkit.backends.onnx_recomputed import RecomputedPast
 from genkit.backends.onnx_session import device_of
 from genkit.backends.onnx_shared import SharedPast
 from genkit.backends.prefill import pieces
@@ -71,9 +73,19 @@ class OnnxModel:
         Raises:
             UnsupportedError: a model without `ragged` is fed padded rows.
         """
-        return self.last(input_ids, cache, 1).select(1, 0)
+        return self._last(input_ids, cache, 1).select(1, 0)
 
-    def last(self, input_ids: torch.Tensor, cache: Cache, n: int) -> torch.Tensor:
+    @property
+    def last(self) -> Callable[[torch.Tensor, Cache, int], torch.Tensor]:
+        """``last(input_ids, cache, n)``: as the model itself, with logits of `n` positions.
+
+        There is no such attribute where the graph gives logits of the last position only.
+        """
+        if self.graph.gives_last_only:
+            raise AttributeError(f"{self._kind} gives logits of the last position only")
+        return self._last
+
+    def _last(self, input_ids: torch.Tensor, cache: Cache, n: int) -> torch.Tensor:
         """Feed what the cache does not hold; logits of the last `n` positions fed.
 
         Args:
@@ -95,9 +107,8 @@ class OnnxModel:
         starts: list[int] = state.starts.tolist()
         graph = self.graph
         if not graph.past:
-            memory: Any = GrowingPast(self.session, graph, (), self.device)
-            return _Nothing(starts, self.supports, memory, self.device)
-        if self.file.shares_memory:
+            memory: Any = RecomputedPast(self.session, graph, self.device)
+        elif self.file.shares_memory:
             memory = SharedPast(
                 self.session,
                 graph,
@@ -137,14 +148,15 @@ class OnnxModel:
         """One forward pass."""
         if cache.padded and "ragged" not in self.supports:
             raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
-        num_columns = input_ids.shape[1]
+        if len(input_ids) > 1 and self.graph.ids.shape[0] == 1:
+            raise UnsupportedError(f"{self._kind} takes one row at a time")
         logits: torch.Tensor = cache.open().run(input_ids, cache, n)
-        cache.advance(num_columns)
         if logits.shape[1] < n:
             raise UnsupportedError(
-                f"{self._kind} gives logits of the last position only, and {n} are wanted; export "
-                "it with logits of all positions"
+                f"{self._kind} gives logits of {logits.shape[1]} positions, and {n} are wanted; "
+                "export it with logits of all positions"
             )
+        cache.advance(input_ids.shape[1])
         if logits.shape[1] != n:
             logits = logits[:, -n:]
         return logits if logits.dtype == torch.float64 else logits.float()
@@ -156,7 +168,7 @@ class OnnxModel:
             claims.add("layers")
         if self.file.shares_memory:
             claims.add("static")
-        elif self.graph.positions is not None and settings.sees_all():
+        elif self.graph.past and self.graph.positions is not None and settings.sees_all():
             claims.add("positions")
         if self.graph.mask is None:
             claims.discard("ragged")
@@ -171,10 +183,3 @@ class OnnxModel:
     @property
     def _kind(self) -> str:
         return f"the model {self.name or self.graph.path.name!r}"
-
-
-class _Nothing(ColumnCache):
-    """The cache of a graph that keeps nothing: every step feeds all columns again."""
-
-    def advance(self, n: int) -> None:
-        """Nothing was kept."""

@@ -38,7 +38,7 @@ def open_session(
         path: the graph.
         provider: `cpu`, `cuda`, ONNX Runtime's own name of a provider, or `auto`: CUDA where it
             works, otherwise the CPU.
-        provider_options: of that provider, by ONNX Runtime's names.
+        provider_options: of that provider, by ONNX Runtime's names; of CUDA, if it is `auto`.
         threads: of one operator on the CPU; None: as many as there are cores.
         optimization: how far the graph is rewritten; one of `LEVELS`.
 
@@ -59,8 +59,7 @@ def open_session(
             return _open(path, options, cuda, settings)
         except ModelLoadError as error:
             logger.warning("running on the CPU: %s", error)
-            settings = {}
-    return _open(path, options, _SHORT["cpu"], settings)
+    return _open(path, options, _SHORT["cpu"], {})
 
 
 def device_of(session: Any) -> torch.device:
@@ -87,6 +86,10 @@ def _provider_named(name: str) -> str:
 
 
 def _open(path: Path, options: Any, provider: str, settings: Mapping[str, str]) -> Any:
+    if settings and provider == _SHORT["cpu"]:  # ONNX Runtime would pass over them
+        raise ModelLoadError(
+            f"provider_options: {provider} has none, found {', '.join(map(repr, settings))}"
+        )
     try:
         session = ort.InferenceSession(str(path), options, providers=[(provider, dict(settings))])
     except Exception as error:  # its classes have no common base but this one

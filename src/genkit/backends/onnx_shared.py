@@ -69,12 +69,17 @@ class SharedPast:
         counts = [min(n, max(0, end - start)) for start in self._starts]
         if n == 1 and all(counts):
             logits = self._step(input_ids, pasts)
-        elif not any(pasts) and all(counts):
+        elif not any(pasts) and self._end_together(counts):
             logits = self._prompts(input_ids, counts, num_kept)
         else:
             logits = self._row_by_row(input_ids, pasts, counts, num_kept)
         cache.close(n, end)
         return logits
+
+    def _end_together(self, counts: Sequence[int]) -> bool:
+        """Whether rows moved to the left have logits of their last tokens."""
+        # Where a graph gives those of the last slots, they are padding in all but the longest rows.
+        return all(counts) and (not self._graph.is_cut or len(set(counts)) == 1)
 
     def _step(self, input_ids: torch.Tensor, pasts: Sequence[int]) -> torch.Tensor:
         """One token for each row, on top of its past."""
@@ -155,7 +160,7 @@ class SharedPast:
 
     def _logits(self, binding: Any, batch: int, n: int, num_kept: int = 1) -> torch.Tensor:
         port = self._graph.logits
-        if port.shape[1] == 1:
+        if self._graph.gives_last_only:
             n = 1
         elif self._graph.num_kept is not None:
             n = num_kept

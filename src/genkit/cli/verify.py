@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
@@ -22,10 +23,13 @@ _EPILOG = """
 \b
 Examples:
   genkit verify
-  genkit verify recipe.yaml --set cache.type=prefix
+  genkit verify recipe.yaml --set 'cache={type: prefix}'
   genkit verify recipe.yaml --cases 10 --json
   genkit verify onnx.yaml --against smollm2-chat
 """
+
+_LONG_PROMPT = re.compile(r"((?:\d+, ){7}\d+)(?:, \d+)+")
+"""More than eight ids in a row."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,7 +99,7 @@ def _print(found: Verification) -> None:
     print_table(columns, list(_lines(found.laws)))
     for row in found.broken:
         typer.echo()
-        typer.echo(f"BROKEN: {_name(row)}\n  {row.statement}\n  {row.detail}")
+        typer.echo(f"BROKEN: {_name(row)}\n  {row.statement}\n  {_shortened(row.detail)}")
     if found.loss is not None:
         typer.echo()
         _print_loss(found.loss)
@@ -148,6 +152,14 @@ def _print_loss(loss: Loss) -> None:
             ["memory of the model's own cache", _bytes(loss.dynamic_bytes)],
         ],
     )
+
+
+def _shortened(detail: str) -> str:
+    """The same words, with the first ids of a long prompt and how many it has.
+
+    All of them are in the JSON.
+    """
+    return _LONG_PROMPT.sub(lambda ids: f"{ids[1]}, ... {ids[0].count(',') + 1} ids", detail)
 
 
 def _name(row: LawRow) -> str:

@@ -12,6 +12,7 @@ from genkit.components.caches import Dynamic, Static
 from genkit.core.contracts import Model, name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.checks.drawn import need_hypothesis, run_drawn
+from genkit.testing.laws.admission import refuse_tolerance_without_bound
 from genkit.testing.laws.backends import same_as_on
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import rounds
@@ -21,6 +22,7 @@ from genkit.testing.laws.finding import Finding
 from genkit.testing.laws.law import Law, Verdict
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.model import MODEL_LAWS
+from genkit.testing.tiny_model import TinyModel
 
 __all__ = ["check_backend", "check_backends_agree", "check_cache_manager", "check_decoder"]
 
@@ -42,9 +44,12 @@ def check_cache_manager(
 
     Raises:
         LawBroken: a law is broken; the case is made as small as possible first.
+        UnsupportedError: it cannot serve the model, or promises a bound and states none.
         MissingPackageError: Hypothesis is not installed.
     """
     name = name_of(manager)
+    Pipeline(TinyModel() if model is None else model, cache=manager)  # refused before any case
+    refuse_tolerance_without_bound(manager)
     return hold_to(LAWS, name, model=model, manager=manager, max_examples=max_examples)
 
 

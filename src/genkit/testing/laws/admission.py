@@ -6,8 +6,10 @@ from typing import Any
 
 from genkit.components.base import Component
 from genkit.core.contracts import name_of
+from genkit.errors import UnsupportedError
+from genkit.testing.laws.comparison import grade_of
 
-__all__ = ["refuse_class", "refuse_other_kinds"]
+__all__ = ["refuse_class", "refuse_other_kinds", "refuse_tolerance_without_bound"]
 
 
 def refuse_class(part: Any) -> None:
@@ -38,4 +40,19 @@ def refuse_other_kinds(part: Any, kind: str) -> None:
     if not callable(part) and not hasattr(part, "bind"):
         raise TypeError(
             f"{part!r} is no {kind}: it is neither a callable nor an object with `bind(run)`"
+        )
+
+
+def refuse_tolerance_without_bound(manager: Any) -> None:
+    """Refuse a cache manager that promises a bound and states none.
+
+    Raises:
+        UnsupportedError: its grade is `tolerance`, and `logit_bound` is not above 0.
+    """
+    bound = getattr(manager, "logit_bound", 0.0)
+    if grade_of(manager) == "tolerance" and not bound > 0:
+        raise UnsupportedError(
+            f"the cache {name_of(manager)!r} has the grade 'tolerance' and states no bound "
+            f"(`logit_bound` is {bound!r}); state by how much any logit may differ from the one "
+            "without a cache, or choose the grade `exact` or `lossy`"
         )

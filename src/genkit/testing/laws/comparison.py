@@ -96,7 +96,8 @@ class Comparison:
         if error and error > (tolerance := self.tolerance(*raw)):
             if self.lossy:
                 return found + Finding(beyond=1), False
-            words = f"the logits differ by {error:.3g}, and rounding explains {tolerance:.2g}"
+            why = "the bound it states allows" if self.bound else "rounding explains"
+            words = f"the logits differ by {error:.3g}, and {why} {tolerance:.2g}"
             return found + _mismatch(where, one, words), False
         if ids[0] == ids[1]:
             return found, True

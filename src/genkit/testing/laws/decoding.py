@@ -27,9 +27,11 @@ from genkit.testing.laws.comparison import Comparison
 from genkit.testing.laws.disturbances import GoingBack, InPieces, Shuffling, Spoiling, Watching
 from genkit.testing.laws.finding import Finding
 from genkit.testing.laws.law import EXACT, Law, capabilities
+from genkit.testing.laws.shifted import Shifted
 from genkit.testing.laws.trace import Trace, add_step, new_traces, trace_run
 from genkit.testing.laws.variant import variant_of
 
+_FEW_TOKENS = 2  # the first logits show what was computed by another model
 _JOIN_TIMEOUT = 600.0  # seconds; a thread that never ends must not stop the test for good
 
 
@@ -80,6 +82,27 @@ def reused_is_fresh(pipeline: Pipeline, case: Case) -> Finding:
         later = prompts, case.seeds[: len(prompts)], case.num_tokens
         reused, anew = (trace_run(each, *later) for each in (pipeline, fresh))
         found += replace(compare.rows(reused, anew, f"{what}, reused and fresh"), cases=0)
+    return found
+
+
+def kept_for_its_own_model(pipeline: Pipeline, case: Case) -> Finding:
+    """What a manager keeps is used for the model and the weights that computed it only."""
+    model = Shifted(pipeline.model)
+    one = variant_of(pipeline, model=model)
+    other = variant_of(pipeline, model=Shifted(pipeline.model, 2))  # with the same manager
+    case = replace(case, num_tokens=min(case.num_tokens, _FEW_TOKENS))
+    alone = replace(case, prompts=case.prompts[:1], seeds=case.seeds[:1])
+    found = Finding(cases=1)
+    for what, each, offset in (
+        ("for one model", one, 0),
+        ("for the same one after its weights were changed", one, 1),
+        ("for another model", other, 1),
+    ):
+        model.offset = offset
+        for some in (case, alone):  # a manager may serve a single row in another way
+            words = f"{what}, with the cache and without"
+            compared = _compare(pipeline, some, each, _without_cache(each), words)
+            found += replace(compared, cases=0)
     return found
 
 
@@ -241,6 +264,12 @@ LAWS: tuple[Law, ...] = (
         "prefix reuse = fresh",
         "what a manager keeps from earlier runs changes no later one",
         reused_is_fresh,
+        EXACT,
+    ),
+    Law(
+        "kept for its own model",
+        "what a manager keeps is used for the model and the weights that computed it only",
+        kept_for_its_own_model,
         EXACT,
     ),
     Law(

@@ -16,6 +16,7 @@ from genkit.core.state import GenerationState
 from genkit.text.tokenizer import Tokenizer
 
 _FEW = 100  # logits that an example of a broken law still shows
+_MOST_ROOM = 3  # tokens by which the limit of a row may lie beyond its last step
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,6 +41,16 @@ class Row:
         logits = str(self.logits.tolist() if few else list(self.logits.shape))
         dtype = str(self.logits.dtype).removeprefix("torch.")
         return f"Row({self.prompt}, {self.token_ids}, {dtype} {logits}, seed={self.seed})"
+
+    @property
+    def limit(self) -> int:
+        """The most tokens it may reach, prompt included: what it has, or a few more.
+
+        It is the row's own, and that of `another` is never as far off, so that what goes by the
+        room of other rows is noticed.
+        """
+        room = (2 * sum(self.prompt) + self.seed) % (_MOST_ROOM + 1)
+        return len(self.prompt) + len(self.token_ids) + room
 
     def then(self, other: Row, step: int) -> Row:
         """The first steps of this row, and from `step` on the tokens and logits of another."""
@@ -168,4 +179,4 @@ class History:
 
     @property
     def _limits(self) -> tuple[int, ...]:
-        return tuple(len(row.prompt) + self.num_steps for row in self.rows)
+        return tuple(row.limit for row in self.rows)

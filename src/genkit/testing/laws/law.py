@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from genkit.core.contracts import name_of
+from genkit.core.contracts import GRADES, name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import grade_of, rounds
@@ -15,7 +15,7 @@ from genkit.testing.laws.variant import with_new_cache
 EXACT = frozenset({"exact", "tolerance"})
 """Grades of cache managers whose results are those without a cache."""
 
-EVERY_GRADE = frozenset({"exact", "tolerance", "lossy"})
+EVERY_GRADE = frozenset(GRADES)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ class Law:
         if grade not in self.grades:
             return f"{cache} is {grade}"
         if missing := sorted(self.needs - capabilities(pipeline)):
-            return f"the model with {cache} does not support {', '.join(missing)}"
+            if lacking := sorted(set(missing) - pipeline.model.supports):
+                return f"the model with {cache} does not support {', '.join(lacking)}"
+            return f"{cache} takes away {', '.join(missing)}"
         if self.needs_tokenizer and pipeline.tokenizer is None:
             return "there is no tokenizer"
         length = pipeline.model.context_length

@@ -13,6 +13,7 @@ from genkit.components.samplers import Greedy
 from genkit.core.contracts import Model
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.pipeline import Pipeline
+from genkit.testing.laws.admission import refuse_tolerance_without_bound
 from genkit.testing.laws.backends import same_as_on
 from genkit.testing.laws.comparison import grade_of
 from genkit.testing.laws.decoder import DECODER_LAWS
@@ -86,7 +87,11 @@ def verify(
         seed: of the choice of texts and of everything else that laws choose.
         against: the same model on another backend, which is to give the same tokens.
         progress: called with one line for a person before each law.
+
+    Raises:
+        UnsupportedError: the cache manager promises a bound and states none.
     """
+    refuse_tolerance_without_bound(pipeline.parts.cache)
     report = progress or _say_nothing
     trial = Trial.of(pipeline, num_cases, seed)
     notes = list(trial.notes)
