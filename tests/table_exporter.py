@@ -6,7 +6,6 @@ any other model its graphs are wrong.
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,7 +36,7 @@ class Table(Exporter):
         if self.spoil == "refuse":
             raise UnsupportedError("the exporter 'table' has no table for this")
         if self.spoil == "interrupt":
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
         module = load_module(source)
         with torch.no_grad():
             table = module(torch.arange(zoo.VOCAB_SIZE)[:, None]).logits[:, 0]

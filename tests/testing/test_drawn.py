@@ -54,20 +54,20 @@ def test_another_error_that_comes_only_once_stays_what_it_is() -> None:
         run_drawn(third, st.integers())
 
 
-class SpoilsSomeRuns(caches.Dynamic):
+class SpoilsOneRun(caches.Dynamic):
     """Remembers across all managers how many caches there have been."""
 
     num_caches: ClassVar[int] = 0
 
     def acquire(self, model: Any, state: Any) -> Any:
         cache = super().acquire(model, state)
-        SpoilsSomeRuns.num_caches += 1
-        if 200 < SpoilsSomeRuns.num_caches < 210:
+        SpoilsOneRun.num_caches += 1
+        if SpoilsOneRun.num_caches == 200:
             cache.starts = cache.starts + 1
         return cache
 
 
 def test_a_manager_that_remembers_across_runs_is_not_repeatable() -> None:
     with pytest.raises(LawBroken, match="not repeatable.*remembers something") as caught:
-        check_cache_manager(SpoilsSomeRuns(), max_examples=10)
+        check_cache_manager(SpoilsOneRun(), max_examples=10)
     assert caught.value.law in {law.name for law in LAWS}
