@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from genkit.components.base import Component
 from genkit.core import contracts
@@ -29,6 +29,11 @@ class Backend(Component):
     """
 
     kind: ClassVar[str] = "backend"
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """This spec, with the options of a registered name where none was given."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**options, **given}) if options else self
 
     @classmethod
     def check_installed(cls) -> None:

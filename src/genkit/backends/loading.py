@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ import torch
 import transformers
 
 from genkit.backends.gguf import is_converted
+from genkit.backends.json_files import read_json
 from genkit.backends.model_facts import refuse_encoder_decoder
 from genkit.backends.transformers_compat import quiet
 from genkit.errors import MissingPackageError, ModelLoadError
@@ -86,7 +86,7 @@ def read_config(folder: Path, spec: PyTorch) -> Any:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelLoadError(f"{folder} is no model folder: it has no config.json")
-    refuse_code(folder, _read_json(path), spec)
+    refuse_code(folder, read_json(path), spec)
     try:
         with quiet():
             config = transformers.AutoConfig.from_pretrained(
@@ -221,7 +221,7 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> HuggingF
         )
     settings = folder / "tokenizer_config.json"
     if settings.is_file() and not trust_remote_code:
-        _refuse_tokenizer_code(folder, _read_json(settings))
+        _refuse_tokenizer_code(folder, read_json(settings))
     # AutoTokenizer replaces what some architectures' files say by a class of the library, which is
     # a repair for files of the hub and would undo what the converter took from the GGUF.
     auto: Any = transformers.AutoTokenizer
@@ -244,16 +244,6 @@ def _refuse_tokenizer_code(folder: Path, settings: dict[str, Any]) -> None:
             f"the tokenizer of {folder} needs Python code that it brings along; genkit runs none "
             "of it unless the recipe says `trust_remote_code: true`. Read that code first"
         )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelLoadError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelLoadError(f"{path} is no JSON object")
-    return content
 
 
 def _first_lines(error: Exception, limit: int = 300) -> str:

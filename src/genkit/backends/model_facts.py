@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from genkit.backends.json_files import ids_in
 from genkit.backends.transformers_compat import (
     Signature,
     counting_from_ids,
@@ -180,19 +180,8 @@ def eos_token_ids(module: Any, config: Any, tokenizer: Any, vocab_size: int) -> 
     )
     found: set[int] = set()
     for where, source in sources:
-        found.update(_ids(getattr(source, "eos_token_id", None), where))
+        found.update(ids_in(getattr(source, "eos_token_id", None), where))
     return frozenset(i for i in found if 0 <= i < vocab_size)
-
-
-def _ids(value: Any, where: str) -> Iterable[int]:
-    if value is None:
-        return ()
-    ids = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(i, int) for i in ids):
-        raise ModelLoadError(
-            f"{where}: eos_token_id is {value!r}; it must be an id, or a list of ids"
-        )
-    return ids
 
 
 def context_length(config: Any) -> int | None:

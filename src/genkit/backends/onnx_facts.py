@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from genkit.backends.onnx_file import GraphFile, read_json
+from genkit.backends.json_files import ids_in, json_if_there
+from genkit.backends.onnx_file import GraphFile
 from genkit.backends.onnx_graph import Graph, LayerPorts
 from genkit.errors import ModelLoadError
 
@@ -25,7 +26,7 @@ class Settings:
 
     def __init__(self, folder: Path) -> None:
         def read(name: str) -> dict[str, Any]:
-            return read_json(folder / name) or read_json(folder.parent / name)
+            return json_if_there(folder / name) or json_if_there(folder.parent / name)
 
         self._folder = folder
         config = read("config.json")
@@ -43,7 +44,7 @@ class Settings:
             "genai_config.json": self.genai.get("eos_token_id"),
             "the tokenizer": getattr(tokenizer, "eos_token_id", None),
         }
-        found = (i for name, ids in said.items() for i in _ids(ids, f"{self._folder}: {name}"))
+        found = (i for name, ids in said.items() for i in ids_in(ids, f"{self._folder}: {name}"))
         return frozenset(i for i in found if 0 <= i < vocab_size)
 
     def context_length(self, file: GraphFile) -> int | None:
@@ -104,12 +105,3 @@ def _first(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
-
-
-def _ids(value: Any, where: str) -> Iterator[int]:
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    if not all(isinstance(i, int) for i in ids):
-        raise ModelLoadError(
-            f"{where}: eos_token_id is {value!r}; it must be an id, or a list of ids"
-        )
-    yield from ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from genkit.backends.json_files import json_if_there
 from genkit.errors import ModelLoadError
 
 _PREFERRED = ("model.onnx", "decoder_model_merged.onnx")
@@ -106,23 +106,6 @@ def look_into(path: Path) -> GraphFile:
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object beside the graph; an empty one if there is no such file.
-
-    Raises:
-        ModelLoadError: it cannot be read.
-    """
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelLoadError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelLoadError(f"{path} is no JSON object")
-    return content
-
-
 def _with_branches(graph: Any) -> Iterator[Any]:
     """A graph and those inside its nodes: a merged export is one node with two branches."""
     yield graph
@@ -133,7 +116,7 @@ def _with_branches(graph: Any) -> Iterator[Any]:
 
 
 def _named_by_genai(folder: Path) -> str | None:
-    found: Any = read_json(folder / "genai_config.json")
+    found: Any = json_if_there(folder / "genai_config.json")
     for key in ("model", "decoder", "filename"):
         found = found.get(key) if isinstance(found, Mapping) else None
     return found if isinstance(found, str) else None

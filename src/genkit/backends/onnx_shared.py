@@ -68,7 +68,7 @@ class SharedPast:
         pasts = [max(0, begin - start) for start in self._starts]
         counts = [min(n, max(0, end - start)) for start in self._starts]
         if n == 1 and all(counts):
-            logits = self._step(input_ids, pasts)
+            logits = self._forward(self._bound(), input_ids, pasts, counts, 1)
         elif not any(pasts) and self._end_together(counts):
             logits = self._prompts(input_ids, counts, num_kept)
         else:
@@ -81,18 +81,6 @@ class SharedPast:
         # Where a graph gives those of the last slots, they are padding in all but the longest rows.
         return all(counts) and (not self._graph.is_cut or len(set(counts)) == 1)
 
-    def _step(self, input_ids: torch.Tensor, pasts: Sequence[int]) -> torch.Tensor:
-        """One token for each row, on top of its past."""
-        width = max(pasts) + 1
-        binding = self._bound()
-        bind(binding, self._graph.ids, input_ids)
-        self._bind_lengths(binding, [past + 1 for past in pasts], width)
-        if self._graph.positions is not None:
-            positions = torch.tensor(pasts, device=self._device)[:, None]
-            bind(binding, self._graph.positions, positions)
-        bind_facts(binding, self._graph, self._device, past=width - 1, num_columns=1, num_kept=1)
-        return self._logits(binding, len(pasts), 1)
-
     def _prompts(
         self, input_ids: torch.Tensor, counts: Sequence[int], num_kept: int
     ) -> torch.Tensor:
@@ -102,7 +90,7 @@ class SharedPast:
         for row, ids, count in zip(rows, input_ids, counts, strict=True):
             row[:count] = ids[len(ids) - count :]
         binding = self._bound()
-        given = self._forward(binding, rows, counts, past=0, num_kept=num_kept)
+        given = self._forward(binding, rows, [0] * len(counts), counts, num_kept)
         return torch.stack(
             [_last(row, count, num_kept) for row, count in zip(given, counts, strict=True)]
         )
@@ -121,7 +109,7 @@ class SharedPast:
             if count:
                 ids = input_ids[i : i + 1, input_ids.shape[1] - count :]
                 binding = self._bound(i)
-                given = self._forward(binding, ids, [past + count], past=past, num_kept=num_kept)
+                given = self._forward(binding, ids, [past], [count], num_kept)
                 logits[i] = _last(given[0], count, num_kept)
         return logits
 
@@ -129,18 +117,20 @@ class SharedPast:
         self,
         binding: Any,
         rows: torch.Tensor,
-        totals: Sequence[int],
-        *,
-        past: int,
+        pasts: Sequence[int],
+        counts: Sequence[int],
         num_kept: int,
     ) -> torch.Tensor:
-        """Logits of rows that begin in slot `past` and then have `totals` tokens."""
+        """Logits of rows that hold `pasts` tokens and are fed `counts` more, and then padding."""
         batch, n = rows.shape
+        totals = [past + count for past, count in zip(pasts, counts, strict=True)]
         bind(binding, self._graph.ids, rows)
-        self._bind_lengths(binding, totals, past + n)
+        self._bind_lengths(binding, totals, max(totals))
         if self._graph.positions is not None:
-            positions = torch.arange(past, past + n, device=self._device)
-            bind(binding, self._graph.positions, positions.expand(batch, n))
+            fed = torch.arange(n, device=self._device)
+            positions = torch.tensor(pasts, device=self._device)[:, None] + fed
+            bind(binding, self._graph.positions, positions)
+        past = max(pasts)
         bind_facts(binding, self._graph, self._device, past=past, num_columns=n, num_kept=num_kept)
         return self._logits(binding, batch, n, num_kept)
 
@@ -158,7 +148,7 @@ class SharedPast:
                 mask = columns < torch.tensor(totals, device=self._device)[:, None]
         bind(binding, self._graph.mask, mask)
 
-    def _logits(self, binding: Any, batch: int, n: int, num_kept: int = 1) -> torch.Tensor:
+    def _logits(self, binding: Any, batch: int, n: int, num_kept: int) -> torch.Tensor:
         port = self._graph.logits
         if self._graph.gives_last_only:
             n = 1

@@ -121,5 +121,4 @@ class OnnxRuntime(Backend):
                 f"{self.model!r} is no folder with an ONNX graph; `genkit export {self.model} OUT` "
                 "makes one"
             )
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**place.options, **given}), Path(place.where)
+        return self.with_options(place.options), Path(place.where)

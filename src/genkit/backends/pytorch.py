@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -78,7 +78,7 @@ class PyTorch(Backend):
         brings runs as code, and only safetensors are read, unless the options say otherwise.
         """
         place = locate(self.model, models or {})
-        spec = self._with(place.options)
+        spec = self.with_options(place.options)
         device = choose_device(spec.device)  # before anything is read
         from genkit.backends.loading import load_model, load_tokenizer, read_config
 
@@ -111,7 +111,7 @@ class PyTorch(Backend):
             ModelLoadError, UnknownNameError: as `Backend.load`.
         """
         place = locate(self.model, models or {})
-        return self._with(place.options)._folder(place, progress or _silent)
+        return self.with_options(place.options)._folder(place, progress or _silent)
 
     @staticmethod
     def wrap(
@@ -140,11 +140,6 @@ class PyTorch(Backend):
         return _assemble(
             model.eval(), tokenizer, name, prefill_chunk=prefill_chunk, compiler=compiler
         )
-
-    def _with(self, options: Mapping[str, Any]) -> Self:
-        """This spec, with the options of a registered name where none was given."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**{**options, **given}) if options else self
 
     def _folder(self, place: Place, progress: Progress) -> Path:
         if self.revision is not None and place.kind != "hub":
