@@ -57,7 +57,8 @@ class Form:
         positions: where they come from: the input `position_ids`, the sums of the mask, the number
             of the column, or the input `cache_position`.
         mask: whether there is an `attention_mask`; mask_type, ids_type: of these inputs.
-        num_kept: `scalar` or `list`: there is an input `num_logits_to_keep`, in this form.
+        num_kept: `scalar` or `list`: there is an input `num_logits_to_keep`, in this form;
+            `positions`: there is `logits_to_keep`, a list of those that get logits.
         most_kept: the most positions that may be asked for; more give NaN, of ten tokens or more.
         num_kept_name: what that input is called.
         has_branch: whether there is an input `use_cache_branch`.
@@ -81,7 +82,7 @@ class Form:
     mask: bool = True
     mask_type: str = "int64"
     ids_type: str = "int64"
-    num_kept: Literal["scalar", "list"] | None = None
+    num_kept: Literal["scalar", "list", "positions"] | None = None
     num_kept_name: str = "num_logits_to_keep"
     most_kept: int = 1000
     has_branch: bool = False
@@ -114,7 +115,9 @@ LAYOUTS = {
     "no_positions": Form(embedding="none", positions="columns"),
     "merged": Form(has_branch=True, mask_type="int32", ids_type="int32"),
     "kept": Form(num_kept="scalar", mask_type="bool"),
-    "kept_list": Form(num_kept="list", num_kept_name="logits_to_keep", mask_type="float32"),
+    "kept_list": Form(num_kept="list", mask_type="float32"),
+    "kept_positions": Form(num_kept="positions", num_kept_name="logits_to_keep"),
+    "kept_number": Form(num_kept="scalar", num_kept_name="logits_to_keep"),
     "last_only": Form(last_only=True),
     "transformers": Form(past="transformers"),
     "float64": Form(dtype="float64"),
@@ -122,6 +125,9 @@ LAYOUTS = {
     "shared": Form(past="shared", positions="columns"),
     "shared_positions": Form(past="shared", positions="given"),
     "shared_kept": Form(past="shared", positions="columns", num_kept="list"),
+    "shared_kept_positions": Form(
+        past="shared", positions="columns", num_kept="positions", num_kept_name="logits_to_keep"
+    ),
     "shared_last": Form(past="shared", positions="columns", last_only=True),
     "unmasked": Form(mask=False, positions="columns"),
     "cache_position": Form(mask=False, positions="cache_position"),
@@ -277,6 +283,9 @@ def _written(form: Form) -> Path:
     return write(Path(tempfile.mkdtemp(dir=_FOLDERS.name)), form)
 
 
+_NUM_KEPT_SHAPES: dict[str, list[Any]] = {"scalar": [], "list": [1], "positions": ["kept"]}
+
+
 class _Builder:
     """Collects the nodes, weights, inputs and outputs of one graph."""
 
@@ -295,6 +304,8 @@ class _Builder:
         hidden = self._attended(self._embedded())
         if self.form.last_only:
             hidden = self("Slice", hidden, self.whole([-1]), self.whole([2**62]), self.whole([1]))
+        elif self.form.num_kept == "positions":
+            hidden = self("Gather", hidden, self.form.num_kept_name, axis=1)
         elif self.form.num_kept:
             kept = self("Reshape", self.form.num_kept_name, self.whole([1]))
             few = self("LessOrEqual", kept, self.whole([self.form.most_kept]))
@@ -345,7 +356,7 @@ class _Builder:
         if form.positions == "cache_position":
             self._take("cache_position", "int64", ["n"])
         if form.num_kept:
-            self._take(form.num_kept_name, "int64", [1] if form.num_kept == "list" else [])
+            self._take(form.num_kept_name, "int64", _NUM_KEPT_SHAPES[form.num_kept])
         if form.has_branch:
             self._take("use_cache_branch", "bool", [1])
             grown = self("Greater", self.past, self.whole([0]))

@@ -259,7 +259,8 @@ class Pipeline:
         return [run.select([i]) for i in range(len(run))]
 
     def _steps(self, parts: Parts, groups: list[Run], first: BoundParts) -> Steps:
-        model = GuardedModel(self.model, "model")
+        num_ids = None if self.tokenizer is None else self.tokenizer.vocab_size
+        model = GuardedModel(self.model, "model", num_ids)
         for i, group in enumerate(groups):
             bound = parts.bind(group) if i else first
             with closing(bound.steps(model)) as steps:

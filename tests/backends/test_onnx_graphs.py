@@ -277,6 +277,13 @@ def test_a_past_of_layers_without_keys(tmp_path: Path) -> None:
 # --- exports that are broken -------------------------------------------------------------
 
 
+def test_a_graph_that_gives_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overflowing = {**graphs.weights(), "head": graphs.weights()["head"] * np.nan}
+    monkeypatch.setattr(graphs, "weights", lambda *sizes: overflowing)
+    graphs.write(tmp_path)
+    says(tmp_path, "gives NaN where logits are due; .* export it in float32")
+
+
 @pytest.mark.parametrize("count", [1, 5, 7])
 def test_a_number_of_tokens_that_is_baked_in(tmp_path: Path, count: int) -> None:
     """ONNX-16: such a graph runs at the length it was traced with only."""
@@ -464,14 +471,14 @@ CHAIN = [
 def test_logits_that_are_wider_than_the_tokenizer(
     tmp_path: Path, past: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VOCAB-02: every processor works on the width that the graph has."""
-    graphs.write(tmp_path, Form(past=past, positions="columns"))
+    """VOCAB-02: every processor works on the width that the graph has, and no id is made up."""
+    graphs.write(tmp_path, Form(past=past, positions="columns", favourite=96))
     monkeypatch.setattr(OnnxRuntime, "_tokenizer", lambda *_: Words(50))
     model = load(tmp_path)
     assert model.vocab_size == 97
     limit = [stopping.MaxNewTokens(limit=8)]
     result = Pipeline(model, processors=CHAIN, stop_criteria=limit).generate(IDS, seed=1)
-    assert len(result.token_ids) == 8
+    assert len(result.token_ids) == 8 and max(result.token_ids) < 50
 
 
 # --- options ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import torch
 
 from genkit.components.base import LogitsProcessor, Sampler
 from genkit.components.stopping import MaxNewTokens
+from genkit.core.guard import GuardedModel
 from genkit.errors import ModelOutputError, PartError, UnsupportedError
 from genkit.pipeline import Pipeline
 from genkit.testing import ScriptedModel
@@ -187,3 +188,26 @@ class BadBound(BadReport):
 def test_other_methods_that_raise_are_named_too(parts: dict, message: str) -> None:
     with pytest.raises(PartError, match=message):
         run(**parts)
+
+
+class Ahead(ScriptedModel):
+    """Gives logits of several positions, of a width that is not always right."""
+
+    width = 32
+
+    def last(self, input_ids, cache, n):
+        return torch.zeros(len(input_ids), n, self.width)
+
+
+def test_the_logits_of_several_positions_are_watched_too() -> None:
+    model = Ahead.of_ids(range(20), 32, eos_token_ids=[31])
+    ids = torch.ones(2, 5, dtype=torch.int64)
+    logits = GuardedModel(model, "model", 30).last(ids, None, 3)
+    assert logits.shape == (2, 3, 32)
+    assert logits.isfinite().sum(-1).unique().tolist() == [31]
+    assert torch.equal(logits[..., [29, 30, 31]][0, 0], torch.tensor([0, -torch.inf, 0]))
+    model.width = 31
+    with pytest.raises(ModelOutputError, match=r"\[2, 3, 31\], not \[2, 3, 32\]"):
+        GuardedModel(model, "model").last(ids, None, 3)
+    model.last = None
+    assert GuardedModel(model, "model").last is None

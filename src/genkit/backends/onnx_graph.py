@@ -21,7 +21,7 @@ _ROLES = {
     "attention_mask": "mask",
     "position_ids": "positions",
     "cache_position": "columns",
-    "logits_to_keep": "num_kept",
+    "logits_to_keep": "kept",
     "num_logits_to_keep": "num_kept",
     "use_cache_branch": "has_past",
 }
@@ -88,9 +88,10 @@ class Graph:
     Attributes:
         path: the file.
         ids, logits: what every language model has.
-        mask, positions, columns, num_kept, has_past: inputs that a graph may do without: which
-            places hold a token; the position of each token in its row; the column of each token;
-            how many of the last positions get logits; whether there is a past.
+        mask, positions, columns, kept, num_kept, has_past: inputs that a graph may do without:
+            which places hold a token; the position of each token in its row; the column of each
+            token; which of the columns fed get logits; how many of the last ones get logits;
+            whether there is a past.
         past: keys and values of each layer in turn; empty if the graph keeps nothing.
     """
 
@@ -100,6 +101,7 @@ class Graph:
     mask: Port | None
     positions: Port | None
     columns: Port | None
+    kept: Port | None
     num_kept: Port | None
     has_past: Port | None
     past: tuple[LayerPorts, ...]
@@ -107,7 +109,12 @@ class Graph:
     @property
     def is_cut(self) -> bool:
         """Whether logits are only those of the last positions fed, be they tokens or padding."""
-        return self.num_kept is not None or self.gives_last_only
+        return self.takes_num_kept or self.gives_last_only
+
+    @property
+    def takes_num_kept(self) -> bool:
+        """Whether it can be told of which positions logits are wanted."""
+        return self.num_kept is not None or self.kept is not None
 
     @property
     def gives_last_only(self) -> bool:
@@ -130,6 +137,9 @@ def read_graph(path: Path, inputs: Iterable[Any], outputs: Iterable[Any]) -> Gra
     past = _past(path, taken, given)
     rest = {name: port for name, port in taken.items() if not _past_name(name)}
     roles = {role: port for name, port in rest.items() if (role := _ROLES.get(name))}
+    if "kept" in roles and not roles["kept"].shape:
+        # As a number it means what the other name means, in transformers as well.
+        roles.setdefault("num_kept", roles.pop("kept"))
     if unknown := sorted(set(rest) - set(_ROLES)):
         raise ModelLoadError(_unknown_inputs(path, unknown))
     if "ids" not in roles:
@@ -145,6 +155,7 @@ def read_graph(path: Path, inputs: Iterable[Any], outputs: Iterable[Any]) -> Gra
         mask=roles.get("mask"),
         positions=roles.get("positions"),
         columns=roles.get("columns"),
+        kept=roles.get("kept"),
         num_kept=roles.get("num_kept"),
         has_past=roles.get("has_past"),
         past=past,

@@ -152,7 +152,7 @@ class SharedPast:
         port = self._graph.logits
         if self._graph.gives_last_only:
             n = 1
-        elif self._graph.num_kept is not None:
+        elif self._graph.takes_num_kept:
             n = num_kept
         shape = batch, n, self._vocab_size
         logits = torch.empty(shape, dtype=port.dtype, device=self._device)

@@ -49,6 +49,9 @@ def bind_facts(
     """
     if graph.columns is not None:
         bind(binding, graph.columns, torch.arange(past, past + num_columns, device=device))
+    if graph.kept is not None:
+        kept = torch.arange(num_columns - num_kept, num_columns, device=device)
+        bind(binding, graph.kept, kept)
     if graph.num_kept is not None:
         kept = torch.full([1] * len(graph.num_kept.shape), num_kept, device=device)
         bind(binding, graph.num_kept, kept)

@@ -30,7 +30,7 @@ class Trial:
             it counts.
 
     Raises:
-        ModelLoadError: it cannot be run at all, continues no text, or forgets its past.
+        ModelLoadError: it cannot be run at all, gives NaN, continues no text, or forgets its past.
     """
 
     def __init__(self, model: Model, name: str, *, is_rough: bool) -> None:
@@ -39,6 +39,11 @@ class Trial:
         self._share = 0.5 if is_rough else 0.02  # of the spread of the logits
         self._ids = [(7919 * (i + 1)) % model.vocab_size for i in range(_LENGTH)]
         self._whole = self._logits([self._ids])
+        if bool(self._whole.isnan().any()):
+            raise ModelLoadError(
+                f"{name} gives NaN where logits are due; a graph in float16 that overflows is the "
+                "usual cause: export it in float32"
+            )
 
     def supports(self) -> frozenset[str]:
         """What is left of the model's claims."""

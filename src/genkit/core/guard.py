@@ -10,6 +10,7 @@ few comparisons a call, and an error says which part failed and in which step.
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from typing import Any
 
@@ -176,26 +177,56 @@ _WIDE = (torch.float32, torch.float64)
 
 
 class GuardedModel(_Guard):
-    """A model whose logits have the shape it declares."""
+    """A model whose logits have the shape it declares, and that gives no id without a token.
+
+    Many models give more logits than their tokenizer has ids, to round the width up. Those ids mean
+    nothing, so their logits become -inf; an end token is kept wherever it lies.
+    """
 
     part: Model
 
-    def __init__(self, part: Model, name: str) -> None:
+    def __init__(self, part: Model, name: str, num_ids: int | None = None) -> None:
+        """Guard a model.
+
+        Args:
+            part: the model.
+            name: how errors call it.
+            num_ids: of the tokenizer, None where there is none.
+        """
         super().__init__(part, name)
         self.vocab_size = part.vocab_size
+        self._unused = _ids_without_token(part, num_ids)
+        if getattr(part, "last", None) is not None:
+            self.last = self._last
 
     def __call__(self, input_ids: torch.Tensor, cache: Any) -> torch.Tensor:
-        logits = self.part(input_ids, cache)
+        return self._checked(self.part(input_ids, cache), len(input_ids), self.vocab_size)
+
+    def _last(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
+        part: Any = self.part
+        return self._checked(part.last(input_ids, cache, n), len(input_ids), n, self.vocab_size)
+
+    def _checked(self, logits: Any, *shape: int) -> torch.Tensor:
         if not isinstance(logits, torch.Tensor):
             raise ModelOutputError(
                 f"the model gave {type(logits).__name__}, not a tensor of logits"
             )
-        if logits.shape != (input_ids.shape[0], self.vocab_size):
+        if logits.shape != shape:
             raise ModelOutputError(
-                f"the model gave logits of shape {list(logits.shape)}, not "
-                f"[{len(input_ids)}, {self.vocab_size}]"
+                f"the model gave logits of shape {list(logits.shape)}, not {list(shape)}"
             )
-        return logits if logits.dtype in _WIDE else logits.float()
+        if logits.dtype not in _WIDE:
+            logits = logits.float()
+        return logits if self._unused is None else logits.masked_fill(self._unused, -math.inf)
+
+
+def _ids_without_token(model: Model, num_ids: int | None) -> torch.Tensor | None:
+    """Which ids no token has, bool `[vocab_size]`; None if each has one."""
+    if num_ids is None or num_ids >= model.vocab_size:
+        return None
+    unused = torch.arange(model.vocab_size) >= num_ids
+    unused[sorted(model.eos_token_ids)] = False
+    return unused.to(model.device) if bool(unused.any()) else None
 
 
 def _version(logits: torch.Tensor) -> int:

@@ -36,7 +36,8 @@ class Step:
     Attributes:
         rows: index of each row in the caller's batch, int64 `[batch]`, on the host.
         next_ids: the ids just chosen, int64 `[batch]`, on the host.
-        raw_logits: what the model gave, `[batch, vocab]`, on the model's device.
+        raw_logits: what the model gave, `[batch, vocab]`, on the model's device; -inf for ids that
+            the tokenizer does not have.
         logits: what the sampler got, `[batch, vocab]`, on the model's device.
         stops: why each row ends with this step; None for a row that goes on.
     """
