@@ -268,8 +268,7 @@ class Pipeline:
 
     def _supports(self) -> frozenset[str]:
         """What the model supports with this cache manager."""
-        supports = getattr(self.parts.cache, "supports", None)
-        return supports(self.model) if callable(supports) else self.model.supports
+        return contracts.capabilities_of(self.model, self.parts.cache)
 
     def _check_capabilities(self) -> None:
         manager = f"the cache {contracts.name_of(self.parts.cache)!r}"

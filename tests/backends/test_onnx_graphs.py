@@ -490,6 +490,38 @@ def test_options_are_checked() -> None:
             OnnxRuntime(model="x", **wrong)
 
 
+@pytest.mark.parametrize("cache_dtype", ["float16", "bfloat16"])
+def test_a_past_kept_in_half_the_memory(tmp_path: Path, cache_dtype: str) -> None:
+    graphs.write(tmp_path)
+    whole, half = load(tmp_path), load(tmp_path, cache_dtype=cache_dtype)
+    states = [_state(model, [IDS, IDS[:3]]) for model in (whole, half)]
+    caches = [model.new_cache(state) for model, state in zip((whole, half), states, strict=True)]
+    whole(states[0].token_ids, caches[0])
+    half(states[1].token_ids, caches[1])
+    assert 2 * caches[1].num_bytes == caches[0].num_bytes > 0
+    exact, rounded = caches[0].layers[0][0], caches[1].layers[0][0]
+    assert torch.equal(exact.to(getattr(torch, cache_dtype)), rounded)
+    step = torch.tensor([[7], [9]])
+    error = float((whole(step, caches[0]) - half(step, caches[1])).abs().max())
+    assert 0 < error < 0.2
+    assert torch.equal(caches[1].layers[0][0][:, :, : len(IDS)], rounded)  # rounded once
+    assert half.rounds and not whole.rounds
+
+
+def test_a_past_that_cannot_be_kept_in_less(tmp_path: Path) -> None:
+    graphs.write(tmp_path / "shared", Form(past="shared", positions="columns"))
+    says(
+        tmp_path / "shared",
+        "cache_dtype: float16: .* itself, and in float32",
+        cache_dtype="float16",
+    )
+    graphs.write(tmp_path / "none", Form(past="none"))
+    says(tmp_path / "none", "cache_dtype: float16: .* keeps no past", cache_dtype="float16")
+    graphs.write(tmp_path / "half", Form(dtype="float16"))
+    says(tmp_path / "half", "cache_dtype: bfloat16: .* in float16", cache_dtype="bfloat16")
+    assert not load(tmp_path / "half", cache_dtype="float16").rounds
+
+
 @pytest.mark.parametrize("optimization", ["none", "basic", "extended", "all"])
 def test_every_level_of_optimization_gives_the_same_tokens(optimization: str) -> None:
     for name in ("optimum", "shared"):

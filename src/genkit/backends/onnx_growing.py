@@ -24,16 +24,23 @@ class GrowingPast:
         sizes: heads and width of the keys, then of the values, of each layer in turn; both are
             lists of `(heads, width)`, as long as ``graph.past``.
         device: where tensors are expected.
+        dtype: what keys and values are kept in between forwards; None: as the graph gives them.
     """
 
     def __init__(
-        self, session: Any, graph: Graph, sizes: Sequence[tuple[int, int]], device: torch.device
+        self,
+        session: Any,
+        graph: Graph,
+        sizes: Sequence[tuple[int, int]],
+        device: torch.device,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.past = self
         self._session = session
         self._graph = graph
         self._sizes = sizes
         self._device = device
+        self._dtype = dtype
         self.clear()
 
     def run(self, input_ids: torch.Tensor, cache: Any, num_kept: int) -> torch.Tensor:
@@ -61,6 +68,8 @@ class GrowingPast:
                 heads, width = size
                 empty = torch.empty((batch, heads, 0, width), dtype=ports.past.dtype, device=device)
                 value = lend(empty)
+            elif self._dtype is not None:
+                value = lend(borrow(value).to(ports.past.dtype))
             binding.bind_ortvalue_input(ports.past.name, value)
         binding.bind_output(graph.logits.name, device.type, device.index or 0)
         for ports in graph.past:
@@ -77,6 +86,9 @@ class GrowingPast:
     def keep(self, output: Any) -> None:
         """Hold what a forward has returned."""
         self._values = list(output)
+        if self._dtype is not None:
+            dtype = self._dtype
+            self._change(lambda tensor: tensor.to(dtype))
 
     def crop(self, length: int) -> None:
         """Hold the first `length` columns."""
@@ -99,7 +111,7 @@ class GrowingPast:
     def put(self, i: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Hold a copy of these in layer `i` instead."""
         for j, tensor in ((2 * i, keys), (2 * i + 1, values)):
-            dtype = self._graph.past[j].past.dtype
+            dtype = self._dtype or self._graph.past[j].past.dtype
             copied = torch.empty(tensor.shape, dtype=dtype, device=self._device).copy_(tensor)
             self._values[j] = lend(copied)
 

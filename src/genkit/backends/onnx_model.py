@@ -35,6 +35,10 @@ class OnnxModel:
         tokenizer: the model's own, None if it has none.
         name: what the user called it.
         prefill_chunk: how many columns a forward takes at most; None: all of them.
+        cache_dtype: what keys and values are kept in between forwards; None: as the graph has them.
+
+    Raises:
+        ModelLoadError: the files do not say enough, or the graph cannot keep its past like that.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class OnnxModel:
         name: str = "",
         *,
         prefill_chunk: int | None = None,
+        cache_dtype: torch.dtype | None = None,
     ) -> None:
         self.session = session
         self.graph = graph
@@ -60,7 +65,8 @@ class OnnxModel:
         self.context_length = settings.context_length(file)
         self.eos_token_ids = settings.eos_token_ids(tokenizer, self.vocab_size)
         self.supports = self._claims(settings)
-        self.rounds = file.rounds_activations
+        self._cache_dtype = self._narrower(cache_dtype)
+        self.rounds = file.rounds_activations or self._cache_dtype is not None
 
     @property
     def provider(self) -> str:
@@ -74,6 +80,11 @@ class OnnxModel:
             UnsupportedError: a model without `ragged` is fed padded rows.
         """
         return self._last(input_ids, cache, 1).select(1, 0)
+
+    @property
+    def takes_one_row(self) -> bool:
+        """Whether the graph is made for one row, and cannot be fed several at once."""
+        return self.graph.ids.shape[0] == 1
 
     @property
     def last(self) -> Callable[[torch.Tensor, Cache, int], torch.Tensor]:
@@ -119,7 +130,7 @@ class OnnxModel:
                 self.vocab_size,
             )
         else:
-            memory = GrowingPast(self.session, graph, self._sizes, self.device)
+            memory = GrowingPast(self.session, graph, self._sizes, self.device, self._cache_dtype)
         return ColumnCache(starts, self.supports, memory, self.device)
 
     def new_static_cache(self, state: GenerationState) -> ColumnCache:
@@ -148,7 +159,7 @@ class OnnxModel:
         """One forward pass."""
         if cache.padded and "ragged" not in self.supports:
             raise UnsupportedError(f"{self._kind} cannot run rows of different lengths together")
-        if len(input_ids) > 1 and self.graph.ids.shape[0] == 1:
+        if len(input_ids) > 1 and self.takes_one_row:
             raise UnsupportedError(f"{self._kind} takes one row at a time")
         logits: torch.Tensor = cache.open().run(input_ids, cache, n)
         if logits.shape[1] < n:
@@ -173,6 +184,30 @@ class OnnxModel:
         if self.graph.mask is None:
             claims.discard("ragged")
         return frozenset(claims)
+
+    def _narrower(self, dtype: torch.dtype | None) -> torch.dtype | None:
+        """The type to keep the past in, None where that is the graph's own."""
+        if dtype is None:
+            return None
+        words = str(dtype).removeprefix("torch.")
+        asked, path = f"cache_dtype: {words}", self.graph.path
+        if not self.graph.past:
+            raise ModelLoadError(f"{asked}: {path} keeps no past that could be stored in less")
+        own = self.graph.past[0].past.dtype
+        if dtype == own:
+            return None
+        if self.file.shares_memory:
+            raise ModelLoadError(
+                f"{asked}: {path} writes into its past itself, and in "
+                f"{str(own).removeprefix('torch.')}; export it with that precision, or leave the "
+                "option out"
+            )
+        if dtype.itemsize >= own.itemsize:
+            raise ModelLoadError(
+                f"{asked}: {path} has a past in {str(own).removeprefix('torch.')}, which takes no "
+                "more; leave the option out"
+            )
+        return dtype
 
     def _width_of_logits(self) -> int:
         width = self.graph.logits.shape[-1]

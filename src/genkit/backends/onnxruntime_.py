@@ -49,6 +49,11 @@ class OnnxRuntime(Backend):
         ge=1,
         description="the most prompt tokens of one forward pass; fewer take less memory",
     )
+    cache_dtype: Literal["float16", "bfloat16"] | None = Field(
+        None,
+        description="what keys and values are kept in between steps, at a loss; by default the "
+        "graph's own type",
+    )
     tokenizer: str | None = Field(
         None, description="folder of another tokenizer; by default the model's own"
     )
@@ -92,12 +97,18 @@ class OnnxRuntime(Backend):
         )
         graph = read_graph(path, session.get_inputs(), session.get_outputs())
         settings = Settings(path.parent)
-        chunk = spec.prefill_chunk
         model = OnnxModel(
-            session, graph, file, settings, tokenizer, spec.model, prefill_chunk=chunk
+            session,
+            graph,
+            file,
+            settings,
+            tokenizer,
+            spec.model,
+            prefill_chunk=spec.prefill_chunk,
+            cache_dtype=None if spec.cache_dtype is None else getattr(torch, spec.cache_dtype),
         )
         check_vocabulary(tokenizer, model.vocab_size)
-        is_rough = file.rounds_activations or graph.logits.dtype in _ROUGH
+        is_rough = model.rounds or graph.logits.dtype in _ROUGH
         model.supports = Trial(model, str(path), is_rough=is_rough).supports()
         return model
 

@@ -134,6 +134,7 @@ class Model(Protocol):
     - `rounds`, true where what flows through the model is rounded to few bits while it computes, as
       in a graph with quantised activations: how tokens are fed together then changes logits by more
       than rounding errors, and laws measure by how much,
+    - `takes_one_row`, true where it cannot be fed several rows at once, whatever keeps the past,
     - a `tokenizer`.
     """
 
@@ -228,6 +229,17 @@ class Decoder(Protocol):
         state: GenerationState,
     ) -> Steps:
         """Generate until every row has finished."""
+
+
+def capabilities_of(model: Model, manager: Any) -> frozenset[str]:
+    """What a model supports with a cache manager.
+
+    A manager without `supports(model)` leaves the model's own; no manager can feed several rows to
+    a model that takes one.
+    """
+    asked = getattr(manager, "supports", None)
+    supports: frozenset[str] = asked(model) if callable(asked) else model.supports
+    return supports - {"reorder"} if getattr(model, "takes_one_row", False) else supports
 
 
 def name_of(part: Any) -> str:

@@ -215,9 +215,8 @@ class GuardedModel(_Guard):
             raise ModelOutputError(
                 f"the model gave logits of shape {list(logits.shape)}, not {list(shape)}"
             )
-        if logits.dtype not in _WIDE:
-            logits = logits.float()
-        return logits if self._unused is None else logits.masked_fill(self._unused, -math.inf)
+        wide: torch.Tensor = logits if logits.dtype in _WIDE else logits.float()
+        return wide if self._unused is None else wide.masked_fill(self._unused, -math.inf)
 
 
 def _ids_without_token(model: Model, num_ids: int | None) -> torch.Tensor | None:

@@ -34,6 +34,10 @@ class Case:
         shortest = min(map(len, self.prompts))
         return replace(self, prompts=tuple(prompt[-shortest:] for prompt in self.prompts))
 
+    def of_one_row(self) -> Case:
+        """The first row alone."""
+        return replace(self, prompts=self.prompts[:1], seeds=self.seeds[:1])
+
     def smaller(self) -> Iterator[Case]:
         """Cases with a row, a part of a prompt or some tokens less, the smallest of each first."""
         for row in range(len(self.prompts) if len(self.prompts) > 1 else 0):

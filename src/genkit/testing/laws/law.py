@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from genkit.core.contracts import GRADES, name_of
+from genkit.core.contracts import GRADES, capabilities_of, name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import grade_of, rounds
@@ -118,8 +118,4 @@ class Verdict:
 
 def capabilities(pipeline: Pipeline) -> frozenset[str]:
     """What a pipeline's model supports with its cache manager."""
-    supports = getattr(pipeline.parts.cache, "supports", None)
-    offered: frozenset[str] = (
-        supports(pipeline.model) if callable(supports) else pipeline.model.supports
-    )
-    return offered
+    return capabilities_of(pipeline.model, pipeline.parts.cache)

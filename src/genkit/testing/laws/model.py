@@ -163,9 +163,11 @@ def _marks(model: Any) -> dict[str, object]:
 
 
 def _state(pipeline: Pipeline, case: Case) -> GenerationState:
-    if "ragged" not in capabilities(pipeline):
-        case = case.of_equal_lengths()
     model = pipeline.model
+    if getattr(model, "takes_one_row", False):
+        case = case.of_one_row()
+    elif "ragged" not in capabilities(pipeline):
+        case = case.of_equal_lengths()
     limits = [len(prompt) + case.num_tokens for prompt in case.prompts]
     rng = RowRandom(case.seeds, [0] * len(case.seeds), model.device)
     return GenerationState(case.prompts, limits, rng, device=model.device)
