@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +56,22 @@ def pipeline_on(folder: Path) -> Pipeline:
 
 
 class GenAI:
-    """The generator of onnxruntime-genai on a folder."""
+    """The generator of onnxruntime-genai on a folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: as its model builder makes it.
+        given_threads: whether its session is told how many threads to use. As it comes it takes
+            ONNX Runtime's own number, one a physical core.
+    """
+
+    def __init__(self, folder: Path, *, given_threads: bool) -> None:
         import onnxruntime_genai as og
 
         self._og = og
         config = og.Config(str(folder))
-        session = {"intra_op_num_threads": threads()}
-        config.overlay(json.dumps({"model": {"decoder": {"session_options": session}}}))
+        if given_threads:
+            session = {"intra_op_num_threads": threads()}
+            config.overlay(json.dumps({"model": {"decoder": {"session_options": session}}}))
         self._model = og.Model(config)
 
     def start(self, prompt: list[int], room: int) -> Any:
@@ -113,6 +121,22 @@ class LlamaCpp:
         return seconds(lambda: [next(ids) for _ in range(tokens)])
 
 
+@dataclass
+class Peer:
+    """Whom genkit is compared with: how long it decodes, which tokens it gives, and what is due."""
+
+    name: str
+    seconds: Callable[[], float]
+    tokens: list[int] | None
+    target: str
+
+    def named(self, ours: list[int]) -> str:
+        """Its name, and whether it gives our tokens, where its weights are ours."""
+        if self.tokens is None:
+            return self.name
+        return f"{self.name}, {'same tokens' if self.tokens == ours else 'OTHER TOKENS'}"
+
+
 def decode(count: int, tokens: int) -> Iterator[Row]:
     """Decode speed, one row, greedy: the time of `tokens` tokens after the first."""
     model = smollm2()
@@ -120,43 +144,54 @@ def decode(count: int, tokens: int) -> Iterator[Row]:
     room = len(prompt) + tokens + 1
     for precision, target in (("int4", "at least 1.50"), ("fp32", "at least 1.60")):
         folder = graph("genai", precision)
-        ours, theirs = pipeline_on(folder), GenAI(folder)
-        same = ours.generate(prompt, max_new_tokens=tokens).token_ids == theirs.generated(
-            prompt, tokens
-        )
-        sides: dict[str, tuple[Callable[[], float], str]] = {
-            f"onnxruntime-genai, {'same tokens' if same else 'OTHER TOKENS'}": (
-                lambda theirs=theirs: theirs.seconds_of_decoding(prompt, tokens),
-                target,
-            )
-        }
+        ours = pipeline_on(folder)
+        peers = [_genai(folder, prompt, tokens, target, given_threads=False)]
+        peers.append(_genai(folder, prompt, tokens, "level", given_threads=True))
         if precision == "fp32":
-            same = ours.generate(prompt, max_new_tokens=tokens).token_ids == generated(
-                model, prompt, tokens
-            )
-            sides[f"transformers.generate, {'same tokens' if same else 'OTHER TOKENS'}"] = (
-                lambda: seconds_of_generating(model, prompt, tokens),
-                "at least 1.70",
+            peers.append(
+                Peer(
+                    "transformers.generate",
+                    lambda: seconds_of_generating(model, prompt, tokens),
+                    generated(model, prompt, tokens),
+                    "at least 1.70",
+                )
             )
         elif importlib.util.find_spec("llama_cpp"):
             llama = LlamaCpp()
-            sides["llama.cpp, Q4_1"] = (
-                lambda llama=llama: llama.seconds_of_decoding(prompt, tokens),
-                "at least 1.40",
+            peers.append(
+                Peer(
+                    "llama.cpp, Q4_1",
+                    lambda llama=llama: llama.seconds_of_decoding(prompt, tokens),
+                    None,
+                    "at least 1.40",
+                )
             )
+        given = ours.generate(prompt, max_new_tokens=tokens).token_ids
         mine, *others = alternating(
             count,
             lambda ours=ours: seconds_of_decoding(ours, prompt, tokens, room),
-            *(side for side, _ in sides.values()),
+            *(peer.seconds for peer in peers),
         )
-        for (name, (_, wanted)), other in zip(sides.items(), others, strict=True):
+        for peer, other in zip(peers, others, strict=True):
             yield Row(
                 f"decode, genai-built {precision} graph, {tokens} tokens",
                 f"{tokens / statistics.median(mine):.1f} tokens/s",
-                f"{name}: {tokens / statistics.median(other):.1f} tokens/s",
+                f"{peer.named(given)}: {tokens / statistics.median(other):.1f} tokens/s",
                 [b / a for a, b in zip(mine, other, strict=True)],
-                wanted,
+                peer.target,
             )
+
+
+def _genai(
+    folder: Path, prompt: list[int], tokens: int, target: str, *, given_threads: bool
+) -> Peer:
+    generator = GenAI(folder, given_threads=given_threads)
+    return Peer(
+        f"onnxruntime-genai, {f'given {threads()} threads' if given_threads else 'as it comes'}",
+        lambda: generator.seconds_of_decoding(prompt, tokens),
+        generator.generated(prompt, tokens),
+        target,
+    )
 
 
 def batch(count: int, tokens: int) -> Iterator[Row]:
@@ -185,23 +220,25 @@ def prefill(count: int, tokens: int) -> Iterator[Row]:
     """Time to the first token of a long prompt, against onnxruntime-genai."""
     for precision in ("int4", "fp32"):
         folder = graph("genai", precision)
-        ours, theirs = pipeline_on(folder), GenAI(folder)
+        ours = pipeline_on(folder)
         tokenizer: Any = ours.tokenizer
         prompt = (tokenizer.encode(PROMPT) * tokens)[:tokens]
-        mine, peer = alternating(
+        peers = [GenAI(folder, given_threads=given) for given in (False, True)]
+        mine, *others = alternating(
             count,
             lambda ours=ours, prompt=prompt: seconds(
                 lambda: ours.generate(prompt, max_new_tokens=1)
             ),
-            lambda theirs=theirs, prompt=prompt: theirs.seconds_to_first(prompt),
+            *(lambda peer=peer, prompt=prompt: peer.seconds_to_first(prompt) for peer in peers),
         )
-        yield Row(
-            f"first token of a prompt of {tokens}, genai-built {precision} graph",
-            f"{statistics.median(mine) * 1e3:.0f} ms",
-            f"onnxruntime-genai: {statistics.median(peer) * 1e3:.0f} ms",
-            [b / a for a, b in zip(mine, peer, strict=True)],
-            "at least 1.00",
-        )
+        for name, peer in zip(("as it comes", f"given {threads()} threads"), others, strict=True):
+            yield Row(
+                f"first token of a prompt of {tokens}, genai-built {precision} graph",
+                f"{statistics.median(mine) * 1e3:.0f} ms",
+                f"onnxruntime-genai, {name}: {statistics.median(peer) * 1e3:.0f} ms",
+                [b / a for a, b in zip(mine, peer, strict=True)],
+                "at least 1.00",
+            )
 
 
 def optimum(count: int, tokens: int) -> Iterator[Row]:

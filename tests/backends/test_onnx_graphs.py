@@ -16,6 +16,7 @@ import graphs
 from genkit import Pipeline, processors, stopping
 from genkit.backends.onnx_file import look_into
 from genkit.backends.onnxruntime_ import OnnxRuntime
+from genkit.components.caches import Prefix
 from genkit.errors import ContextLengthError, ModelLoadError, UnknownNameError, UnsupportedError
 from genkit.kit import Kit
 from graphs import Form
@@ -479,6 +480,60 @@ def test_logits_that_are_wider_than_the_tokenizer(
     limit = [stopping.MaxNewTokens(limit=8)]
     result = Pipeline(model, processors=CHAIN, stop_criteria=limit).generate(IDS, seed=1)
     assert len(result.token_ids) == 8 and max(result.token_ids) < 50
+
+
+# --- fingerprints ------------------------------------------------------------------------
+
+
+def test_the_fingerprint_is_that_of_all_files(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        graphs.write(tmp_path / name, external=True)
+    data = tmp_path / "three" / "model.onnx.data"
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    one, two, three = (load(tmp_path / name) for name in ("one", "two", "three"))
+    assert one.fingerprint() == two.fingerprint() != three.fingerprint()
+    rounded = load(tmp_path / "one", cache_dtype="bfloat16")
+    assert rounded.fingerprint() != one.fingerprint()
+
+
+def test_no_fingerprint_is_taken_of_files_that_have_changed(tmp_path: Path) -> None:
+    model = load(graphs.write(tmp_path))
+    graphs.write(tmp_path, Form(mask_type="int32"))
+    with pytest.raises(UnsupportedError, match="has changed since the model was loaded"):
+        model.fingerprint()
+    (tmp_path / "model.onnx").unlink()
+    with pytest.raises(UnsupportedError, match="has changed since the model was loaded"):
+        model.fingerprint()
+
+
+@pytest.mark.parametrize("past", ["optimum", "shared"])
+def test_prefixes_are_kept_on_disk(
+    tmp_path: Path, past: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENKIT_HOME", str(tmp_path / "home"))
+    folder = graphs.write(tmp_path / "model", Form(past=past, positions="columns"))
+    prompt = IDS * 6
+
+    def run(model: Any) -> list[int]:
+        stop = [stopping.MaxNewTokens(limit=4)]
+        return list(
+            Pipeline(model, cache=Prefix(disk=True), stop_criteria=stop).generate(prompt).token_ids
+        )
+
+    first = run(load(folder))
+    again = load(folder)
+    lengths = []
+    forward = type(again)._feed
+
+    def watching(self: Any, input_ids: Any, cache: Any, n: int) -> Any:
+        lengths.append(input_ids.shape[1])
+        return forward(self, input_ids, cache, n)
+
+    monkeypatch.setattr(type(again), "_feed", watching)
+    assert run(again) == first == graphs.greedy(prompt, 4)
+    assert lengths[0] < len(prompt)
 
 
 # --- options ------------------------------------------------------------------------------

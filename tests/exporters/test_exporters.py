@@ -255,4 +255,5 @@ def tokenizer() -> Any:
 
     words = {f"w{i}": i for i in range(zoo.VOCAB_SIZE)}
     inner = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="w0")
+    ids = {"unk_token": "w0", "eos_token": "w1"}  # the model builder asks for an end token
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **ids)

@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from genkit.backends.json_files import json_if_there
+from genkit.backends.onnx_stamp import Stamp
 from genkit.errors import ModelLoadError
 
 _PREFERRED = ("model.onnx", "decoder_model_merged.onnx")
@@ -31,6 +32,7 @@ class GraphFile:
 
     Attributes:
         path: the file.
+        files: it and those with its weights, as they were when it was looked into.
         shares_memory: whether every attention is one that writes new keys into the memory where it
             finds the old ones, and takes lengths and positions from the sum of the mask.
         rotary_length: how many positions its table of rotations has; None if it has none.
@@ -39,6 +41,7 @@ class GraphFile:
     """
 
     path: Path
+    files: tuple[Stamp, ...]
     shares_memory: bool
     rotary_length: int | None
     rounds_activations: bool
@@ -90,8 +93,12 @@ def look_into(path: Path) -> GraphFile:
         raise ModelLoadError(f"{path} is no ONNX graph, or an empty one")
     graphs = list(_with_branches(model.graph))
     initializers = {each.name: each for graph in graphs for each in graph.initializer}
-    for tensor in initializers.values():
-        _check_external(path, tensor)
+    kept_outside = [
+        tensor
+        for tensor in initializers.values()
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+    ]
+    external = {_external(path, tensor) for tensor in kept_outside}
     nodes = [node for graph in graphs for node in graph.node]
     grouped = [node for node in nodes if node.op_type == "GroupQueryAttention"]
     attended = {node.input[3] for node in grouped if len(node.input) > 3}
@@ -100,6 +107,7 @@ def look_into(path: Path) -> GraphFile:
     lengths = [table.dims[0] for table in tables if table is not None]
     return GraphFile(
         path=path,
+        files=tuple(Stamp.of(file) for file in (path, *sorted(external))),
         shares_memory=bool(pasts) and attended == pasts,
         rotary_length=min(lengths, default=None),
         rounds_activations=any(map(_rounds, nodes)),
@@ -122,12 +130,10 @@ def _named_by_genai(folder: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _check_external(path: Path, tensor: Any) -> None:
-    """That the bytes of a tensor are there: a short file is no error of ONNX Runtime's."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
+def _external(path: Path, tensor: Any) -> Path:
+    """The file that a tensor is kept in, checked: a short one is no error of ONNX Runtime's."""
     where = {entry.key: entry.value for entry in tensor.external_data}
-    file = path.parent / where.get("location", "")
+    file: Path = path.parent / where.get("location", "")
     if not file.is_file():
         raise ModelLoadError(
             f"{path} keeps its weights in {where.get('location')!r}, and {file} is missing; the "
@@ -139,6 +145,7 @@ def _check_external(path: Path, tensor: Any) -> None:
             f"{file} is cut short: it has {size:,} bytes, and {tensor.name!r} ends at {end:,}; "
             "copy or export it again"
         )
+    return file
 
 
 def _rounds(node: Any) -> bool:

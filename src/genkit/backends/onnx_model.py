@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +62,7 @@ class OnnxModel:
         self.name = name
         self.device = device_of(session)
         self.prefill_chunk = prefill_chunk
+        self._fingerprint: str | None = None
         self._sizes = settings.sizes(graph)
         self.vocab_size = self._width_of_logits()
         self.context_length = settings.context_length(file)
@@ -136,6 +139,26 @@ class OnnxModel:
     def new_static_cache(self, state: GenerationState) -> ColumnCache:
         """An empty cache whose memory is taken at once, with the first forward."""
         return self.new_cache(state)
+
+    def fingerprint(self) -> str:
+        """Equal for the same files, run by the same provider with the same options.
+
+        The first call reads all of them.
+
+        Raises:
+            UnsupportedError: they have changed since the model was loaded.
+        """
+        if self._fingerprint is None:
+            facts = {
+                "provider": self.provider,
+                "options": self.session.get_provider_options()[self.provider],
+                "cache_dtype": str(self._cache_dtype),
+            }
+            digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+            for file in self.file.files:
+                digest.update(file.sha256())
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
 
     def describe(self) -> dict[str, Any]:
         """What `genkit doctor` shows: plain values only."""
