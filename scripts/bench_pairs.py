@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -35,11 +36,21 @@ HEADER = "| what | genkit | peer | ratio: median (least to most) | target |\n|--
 
 
 def alternating(count: int, *sides: Callable[[], float]) -> list[list[float]]:
-    """`count` figures of each side, taken in turns after one that does not count."""
+    """`count` figures of each side, after one that does not count.
+
+    They are taken round by round, each round in another order: what ran before leaves its mark, on
+    clocks, caches and threads.
+    """
     for side in sides:
         side()
-    return [list(figures) for figures in zip(*[[side() for side in sides] for _ in range(count)],
-                                             strict=True)]  # fmt: skip
+    figures: list[list[float]] = [[] for _ in sides]
+    order = list(range(len(sides)))
+    shuffle = random.Random(0).shuffle
+    for _ in range(count):
+        shuffle(order)
+        for i in order:
+            figures[i].append(sides[i]())
+    return figures
 
 
 def seconds(call: Callable[[], object]) -> float:
