@@ -60,13 +60,18 @@ class GenAI:
 
     Args:
         folder: as its model builder makes it.
-        given_threads: whether its session is told how many threads to use. As it comes it takes
-            ONNX Runtime's own number, one a physical core.
+        given_threads: whether its session is told how many threads to use. As it comes it takes a
+            number of its own choice.
+
+    Attributes:
+        name: how the table calls it.
     """
 
     def __init__(self, folder: Path, *, given_threads: bool) -> None:
         import onnxruntime_genai as og
 
+        how = f"given {threads()} threads" if given_threads else "as it comes"
+        self.name = f"onnxruntime-genai, {how}"
         self._og = og
         config = og.Config(str(folder))
         if given_threads:
@@ -187,7 +192,7 @@ def _genai(
 ) -> Peer:
     generator = GenAI(folder, given_threads=given_threads)
     return Peer(
-        f"onnxruntime-genai, {f'given {threads()} threads' if given_threads else 'as it comes'}",
+        generator.name,
         lambda: generator.seconds_of_decoding(prompt, tokens),
         generator.generated(prompt, tokens),
         target,
@@ -231,12 +236,12 @@ def prefill(count: int, tokens: int) -> Iterator[Row]:
             ),
             *(lambda peer=peer, prompt=prompt: peer.seconds_to_first(prompt) for peer in peers),
         )
-        for name, peer in zip(("as it comes", f"given {threads()} threads"), others, strict=True):
+        for peer, other in zip(peers, others, strict=True):
             yield Row(
                 f"first token of a prompt of {tokens}, genai-built {precision} graph",
                 f"{statistics.median(mine) * 1e3:.0f} ms",
-                f"onnxruntime-genai, {name}: {statistics.median(peer) * 1e3:.0f} ms",
-                [b / a for a, b in zip(mine, peer, strict=True)],
+                f"{peer.name}: {statistics.median(other) * 1e3:.0f} ms",
+                [b / a for a, b in zip(mine, other, strict=True)],
                 "at least 1.00",
             )
 

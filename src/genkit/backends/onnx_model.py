@@ -167,7 +167,7 @@ class OnnxModel:
             "graph": str(self.graph.path),
             "provider": self.provider,
             "device": str(self.device),
-            "dtype": str(self.graph.logits.dtype).removeprefix("torch."),
+            "dtype": _name_of(self.graph.logits.dtype),
             "vocab_size": self.vocab_size,
             "context_length": self.context_length,
             "eos_token_ids": sorted(self.eos_token_ids),
@@ -212,8 +212,7 @@ class OnnxModel:
         """The type to keep the past in, None where that is the graph's own."""
         if dtype is None:
             return None
-        words = str(dtype).removeprefix("torch.")
-        asked, path = f"cache_dtype: {words}", self.graph.path
+        asked, path = f"cache_dtype: {_name_of(dtype)}", self.graph.path
         if not self.graph.past:
             raise ModelLoadError(f"{asked}: {path} keeps no past that could be stored in less")
         own = self.graph.past[0].past.dtype
@@ -221,14 +220,13 @@ class OnnxModel:
             return None
         if self.file.shares_memory:
             raise ModelLoadError(
-                f"{asked}: {path} writes into its past itself, and in "
-                f"{str(own).removeprefix('torch.')}; export it with that precision, or leave the "
-                "option out"
+                f"{asked}: {path} writes into its past itself, and in {_name_of(own)}; export it "
+                "with that precision, or leave the option out"
             )
         if dtype.itemsize >= own.itemsize:
             raise ModelLoadError(
-                f"{asked}: {path} has a past in {str(own).removeprefix('torch.')}, which takes no "
-                "more; leave the option out"
+                f"{asked}: {path} has a past in {_name_of(own)}, which takes no more; leave the "
+                "option out"
             )
         return dtype
 
@@ -241,3 +239,7 @@ class OnnxModel:
     @property
     def _kind(self) -> str:
         return f"the model {self.name or self.graph.path.name!r}"
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
