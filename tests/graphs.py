@@ -73,6 +73,8 @@ class Form:
         extra: more inputs, which nothing uses.
         output: what the logits are called.
         drop_present: whether one output of the past is left out.
+        windows: how many tokens each layer sees, itself included, in a `shared` graph.
+        sliding_cache: whether those with a window may forget what lies before it.
         opset: of the graph.
     """
 
@@ -98,6 +100,8 @@ class Form:
     extra: tuple[str, ...] = ()
     output: str = "logits"
     drop_present: bool = False
+    windows: tuple[int | None, ...] = (None,) * NUM_LAYERS
+    sliding_cache: bool = False
     opset: int = 18
 
     def __hash__(self) -> int:
@@ -129,6 +133,10 @@ LAYOUTS = {
         past="shared", positions="columns", num_kept="positions", num_kept_name="logits_to_keep"
     ),
     "shared_last": Form(past="shared", positions="columns", last_only=True),
+    "shared_windows": Form(past="shared", positions="columns", windows=(7, None)),
+    "shared_sliding": Form(
+        past="shared", positions="columns", windows=(7, None), sliding_cache=True
+    ),
     "unmasked": Form(mask=False, positions="columns"),
     "cache_position": Form(mask=False, positions="cache_position"),
     "unpositioned": Form(embedding="learned", positions="columns"),
@@ -186,7 +194,7 @@ def logits(
         hidden = hidden + w["table"][:n]
     if seen is None:
         seen = torch.ones(n, n, dtype=torch.bool).tril()
-    for i in range(NUM_LAYERS):
+    for i, window in enumerate(form.windows):
         heads = (_normed(hidden) @ w[f"qkv{i}"]).unflatten(-1, (-1, HEAD_DIM)).transpose(0, 1)
         query, key, value = heads.split((NUM_HEADS, NUM_KV_HEADS, NUM_KV_HEADS))
         if form.embedding == "rotary":
@@ -194,7 +202,8 @@ def logits(
         share = NUM_HEADS // NUM_KV_HEADS
         key, value = (each.repeat_interleave(share, 0) for each in (key, value))
         scores = query @ key.transpose(1, 2) / HEAD_DIM**0.5
-        mixed = scores.masked_fill(~seen, -torch.inf).softmax(-1) @ value
+        near = seen if window is None else seen.triu(1 - window)
+        mixed = scores.masked_fill(~near, -torch.inf).softmax(-1) @ value
         hidden = hidden + mixed.transpose(0, 1).flatten(1) @ w[f"out{i}"]
     return _normed(hidden) @ w["head"]
 
@@ -426,9 +435,14 @@ class _Builder:
                 kv_num_heads=NUM_KV_HEADS,
                 scale=HEAD_DIM**-0.5,
                 do_rotary=int(bool(tables)),
+                local_window_size=self.form.windows[i] or -1,
+                **({"sliding_window_cache": 1} if self._is_sliding(i) else {}),
             )
         )
         return mixed
+
+    def _is_sliding(self, i: int) -> bool:
+        return self.form.sliding_cache and self.form.windows[i] is not None
 
     def _attend(self, i: int, packed: str) -> str:
         heads = NUM_HEADS + 2 * NUM_KV_HEADS

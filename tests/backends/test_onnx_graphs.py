@@ -19,7 +19,7 @@ from genkit.backends.onnxruntime_ import OnnxRuntime
 from genkit.components.caches import Prefix
 from genkit.errors import ContextLengthError, ModelLoadError, UnknownNameError, UnsupportedError
 from genkit.kit import Kit
-from graphs import Form
+from graphs import LAYOUTS, Form
 
 
 def load(folder: Path, **options: Any) -> Any:
@@ -319,6 +319,45 @@ def test_a_context_that_is_longer_than_the_table_of_rotations(tmp_path: Path) ->
     assert list(result.token_ids) == graphs.greedy(ids, 4)
     with pytest.raises(ContextLengthError, match="64"):
         Pipeline(model).generate(ids + ids)
+
+
+@pytest.mark.parametrize(
+    ("form", "config", "length"),
+    [
+        (Form(past="shared", positions="columns"), {}, 8),
+        (Form(past="shared", positions="columns"), {"layer_types": ["sliding_attention"] * 2}, 8),
+        (Form(past="shared", positions="columns"), {"layer_types": ["full_attention"] * 2}, 256),
+        (Form(past="shared", positions="columns"), {"use_sliding_window": False}, 256),
+        (Form(past="shared", positions="columns"), {"max_position_embeddings": None}, 8),
+        (Form(past="shared", positions="columns"), {"max_position_embeddings": 7}, 7),
+        (LAYOUTS["shared_windows"], {}, 256),
+    ],
+)
+def test_a_window_that_was_left_out_is_the_end_of_the_context(
+    tmp_path: Path, form: Form, config: Any, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to there the graph computes what the model does."""
+    model = load(graphs.write(tmp_path, form, sliding_window=8, **config))
+    assert model.context_length == length
+    assert ("attention window of 8 tokens" in caplog.text) == (length == 8)
+
+
+@pytest.mark.parametrize("number", [None, 8, -8, 7, 9, 80])
+@pytest.mark.parametrize("where", ["initializer", "tensor", "value_int"])
+def test_a_window_that_no_number_of_the_graph_speaks_of(
+    tmp_path: Path, number: int | None, where: str
+) -> None:
+    path = graphs.write(tmp_path, sliding_window=8) / "model.onnx"
+    if number is not None:
+        graph = onnx.load(path)
+        tensor = onnx.numpy_helper.from_array(np.array(number, np.int64), "window")
+        value = {"value_int": number} if where == "value_int" else {"value": tensor}
+        if where == "initializer":
+            graph.graph.initializer.append(tensor)
+        else:
+            graph.graph.node.append(onnx.helper.make_node("Constant", [], ["window"], **value))
+        onnx.save(graph, path)
+    assert load(tmp_path).context_length == (256 if number in (8, -8, 7) else 8)
 
 
 # --- sizes --------------------------------------------------------------------------------

@@ -34,13 +34,13 @@ ragged_layouts = pytest.mark.parametrize("name", RAGGED)
 
 
 @functools.cache
-def reference(embedding: Any, ids: tuple[int, ...]) -> torch.Tensor:
-    return graphs.logits(ids, Form(embedding=embedding))
+def reference(embedding: Any, windows: Any, ids: tuple[int, ...]) -> torch.Tensor:
+    return graphs.logits(ids, Form(embedding=embedding, windows=windows))
 
 
 def expected(name: str, ids: Sequence[int]) -> torch.Tensor:
     """Logits at each position of a row, `[len(ids), vocab_size]`."""
-    return reference(LAYOUTS[name].embedding, tuple(ids))
+    return reference(LAYOUTS[name].embedding, LAYOUTS[name].windows, tuple(ids))
 
 
 def expected_tokens(name: str, ids: Sequence[int], steps: int) -> list[int]:

@@ -11,7 +11,7 @@ import torch
 
 import graphs
 from genkit import Pipeline, caches, stopping
-from genkit.backends import onnx_growing, onnx_shared
+from genkit.backends import onnx_shared, onnx_tensors
 from graphs import LAYOUTS, SHARED
 
 TOLERANCE = 1e-4
@@ -44,7 +44,7 @@ def test_nothing_outside_the_valid_length_is_read(name: str, manager: Any) -> No
     pipeline = Pipeline(model, cache=manager(), stop_criteria=[stopping.MaxNewTokens(limit=6)])
     for prompts in (PROMPTS, [[*ids, 9] for ids in PROMPTS], PROMPTS[:1]):
         assert [list(each.token_ids) for each in pipeline.generate(prompts)] == [
-            graphs.greedy(ids, 6) for ids in prompts
+            graphs.greedy(ids, 6, LAYOUTS[name]) for ids in prompts
         ]
 
 
@@ -75,7 +75,7 @@ def test_the_mask_is_as_wide_as_past_and_new_tokens(
     for name in ("optimum", "shared"):
         model = graphs.load(LAYOUTS[name].with_(mask_type=mask_type))
         masks: list[tuple[tuple[int, ...], torch.dtype]] = []
-        module = onnx_shared if name == "shared" else onnx_growing
+        module = onnx_shared if name == "shared" else onnx_tensors
         bind = module.bind
 
         def watch(

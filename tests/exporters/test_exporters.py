@@ -133,6 +133,17 @@ def test_the_model_builder_wants_a_tokenizer(save: Callable[..., Path], tmp_path
         GenAI().write(save("llama"), tmp_path / "out", pytest.fail)
 
 
+@needs_genai
+@pytest.mark.parametrize("sizes", [{}, {"head_dim": 24}, {"head_dim": None, "hidden_size": 64}])
+def test_heads_that_the_operator_of_the_model_builder_does_not_take(
+    save: Callable[..., Path], tmp_path: Path, sizes: Any
+) -> None:
+    folder = save("llama", **sizes)
+    tokenizer().save_pretrained(folder)
+    with pytest.raises(UnsupportedError, match="a multiple of 16, and here it is (8|24);"):
+        GenAI().write(folder, tmp_path / "out", pytest.fail)
+
+
 # --- the real ones -----------------------------------------------------------------------
 
 
@@ -216,6 +227,18 @@ def test_a_built_graph(
     assert done.comparison.num_agreeing >= least
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"config.json", "genai_config.json", "genkit_export.json", "tokenizer.json"} <= names
+
+
+@pytest.mark.slow
+@needs_genai
+def test_a_window_that_the_model_builder_leaves_out_is_the_end_of_the_context(
+    save: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = save("mistral", head_dim=16, sliding_window=40)
+    tokenizer().save_pretrained(folder)
+    export(str(folder), tmp_path / "out", GenAI())
+    assert "without the model's attention window of 40 tokens" in caplog.text
+    assert OnnxRuntime(model=str(tmp_path / "out"), provider="cpu").load().context_length == 40
 
 
 @pytest.mark.slow

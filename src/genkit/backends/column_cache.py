@@ -175,9 +175,15 @@ class ColumnCache:
         if self._columns:
             self._columns = dict.fromkeys(self._columns, self._slots_with(n))
 
-    def positions(self, n: int) -> torch.Tensor:
-        """Positions of the next `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded."""
-        columns = self.count(self.length + n).narrow(1, self.length, n)
+    def positions(self, n: int, start: int | None = None) -> torch.Tensor:
+        """Positions of `n` columns, int64 `[1, n]`, or `[batch, n]` if rows are padded.
+
+        Args:
+            n: how many.
+            start: the first of them; by default the next one.
+        """
+        start = self.length if start is None else start
+        columns = self.count(start + n).narrow(1, start, n)
         return (columns - self.starts[:, None]).clamp(min=0) if self.padded else columns
 
     def count(self, end: int) -> torch.Tensor:

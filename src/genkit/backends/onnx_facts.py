@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ from genkit.errors import ModelLoadError
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
 _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
+_WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "sliding_window_size")
 _WIDTHS = ("hidden_size", "n_embd", "d_model")
+
+logger = logging.getLogger(__name__)
 
 
 class Settings:
@@ -48,15 +53,48 @@ class Settings:
         return frozenset(i for i in found if 0 <= i < vocab_size)
 
     def context_length(self, file: GraphFile) -> int | None:
-        """The most tokens of one row; never more than the graph has rotations for."""
+        """The most tokens of one row, as far as the graph computes what the model does.
+
+        It has rotations for so many; and one that was made without the model's windows is right
+        until the first of them would leave a token out.
+        """
         said = [_first(self.config, _LENGTHS), _whole(self.genai.get("context_length"))]
         known = [n for n in (*said, file.rotary_length) if n is not None]
-        return min(known, default=None)
+        length = min(known, default=None)
+        window = self.window()
+        if window is not None and window < (length or math.inf) and self._leaves_out_window(file):
+            logger.warning(
+                "%s was made without the model's attention window of %d tokens and computes "
+                "something else beyond; its context ends there",
+                file.path,
+                window,
+            )
+            return window
+        return length
+
+    def _leaves_out_window(self, file: GraphFile) -> bool:
+        if file.shares_memory:
+            return not any(file.windows)
+        # Where operators of one purpose each make up an attention, distances are compared with the
+        # window. Some architectures have it in a table instead; none of those calls it so.
+        window = _whole(self.config.get("sliding_window"))
+        return window is not None and not {window, -window, window - 1, 1 - window} & file.numbers
+
+    def window(self) -> int | None:
+        """How many tokens the layers see that do not see all; None where there are no such layers.
+
+        Whether it slides or is a chunk makes no difference.
+        """
+        kinds = self.config.get("layer_types")
+        if isinstance(kinds, list) and not {"sliding_attention", "chunked_attention"} & set(kinds):
+            return None
+        if self.config.get("use_sliding_window") is False:
+            return None
+        return _first(self.config, _WINDOWS)
 
     def sees_all(self) -> bool:
         """Whether every layer is known to see every earlier token, however far away."""
-        windows = ("sliding_window", "attention_chunk_size", "window_size", "sliding_window_size")
-        if not self.config or any(self.config.get(name) for name in windows):
+        if not self.config or self.window() is not None:
             return False
         return not self.config.get("alibi") and self.config.get("model_type") not in (
             "bloom",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from genkit.errors import ModelLoadError
 
 _PREFERRED = ("model.onnx", "decoder_model_merged.onnx")
 """What exporters call the one graph that serves prefill and decoding."""
+
+_WHOLE = {onnx.TensorProto.INT32, onnx.TensorProto.INT64}
 
 _ROUNDING = {
     "DynamicQuantizeLinear",
@@ -35,6 +38,11 @@ class GraphFile:
         files: it and those with its weights, as they were when it was looked into.
         shares_memory: whether every attention is one that writes new keys into the memory where it
             finds the old ones, and takes lengths and positions from the sum of the mask.
+        windows: how far each attention sees that writes into the memory, the token itself included,
+            in the order of layers; None: to the beginning.
+        numbers: whole numbers that stand alone in it, such as those that distances are
+            compared with.
+        forgets: whether a layer with a window may overwrite in it what no window holds any more.
         rotary_length: how many positions its table of rotations has; None if it has none.
         rounds_activations: whether it rounds numbers to integers while it computes, so that how
             tokens are fed together changes results a little.
@@ -43,6 +51,9 @@ class GraphFile:
     path: Path
     files: tuple[Stamp, ...]
     shares_memory: bool
+    windows: tuple[int | None, ...]
+    numbers: frozenset[int]
+    forgets: bool
     rotary_length: int | None
     rounds_activations: bool
 
@@ -109,6 +120,9 @@ def look_into(path: Path) -> GraphFile:
         path=path,
         files=tuple(Stamp.of(file) for file in (path, *sorted(external))),
         shares_memory=bool(pasts) and attended == pasts,
+        windows=tuple(map(_window, grouped)),
+        numbers=frozenset(_numbers(initializers.values(), nodes)),
+        forgets=any(_whole(node, "sliding_window_cache") for node in grouped),
         rotary_length=min(lengths, default=None),
         rounds_activations=any(map(_rounds, nodes)),
     )
@@ -148,9 +162,28 @@ def _external(path: Path, tensor: Any) -> Path:
     return file
 
 
+def _numbers(initializers: Iterable[Any], nodes: Iterable[Any]) -> Iterator[int]:
+    attributes = [each for node in nodes for each in node.attribute]
+    yield from (each.i for each in attributes if each.name == "value_int")
+    for tensor in (*initializers, *(each.t for each in attributes if each.HasField("t"))):
+        alone = math.prod(tensor.dims) == 1 and tensor.data_location != onnx.TensorProto.EXTERNAL
+        if alone and tensor.data_type in _WHOLE:
+            yield int(onnx.numpy_helper.to_array(tensor).item())
+
+
+def _window(node: Any) -> int | None:
+    size = _whole(node, "local_window_size")
+    return size if size > 0 else None
+
+
+def _whole(node: Any, name: str) -> int:
+    """An attribute that is a whole number, 0 if it is not there."""
+    return next((int(each.i) for each in node.attribute if each.name == name), 0)
+
+
 def _rounds(node: Any) -> bool:
     if node.op_type == "MatMulNBits":
-        return any(each.name == "accuracy_level" and each.i == 4 for each in node.attribute)
+        return _whole(node, "accuracy_level") == 4
     return node.op_type in _ROUNDING
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from genkit.backends.onnx_graph import Graph
-from genkit.backends.onnx_tensors import bind, bind_facts, borrow, lend, run
+from genkit.backends.onnx_tensors import bind_facts, bind_text, borrow, lend, run
 from genkit.core.contracts import Layer
 
 
@@ -54,14 +54,7 @@ class GrowingPast:
         graph, device = self._graph, self._device
         batch, n = input_ids.shape
         binding = self._session.io_binding()
-        bind(binding, graph.ids, input_ids)
-        if graph.mask is not None:
-            mask = cache.mask(n)
-            if mask is None:
-                mask = torch.ones((batch, self._num_slots() + n), dtype=torch.int64, device=device)
-            bind(binding, graph.mask, mask)
-        if graph.positions is not None:
-            bind(binding, graph.positions, cache.positions(n).expand(batch, n))
+        bind_text(binding, graph, input_ids, cache, n, self._num_slots() + n)
         bind_facts(binding, graph, device, past=cache.length, num_columns=n, num_kept=num_kept)
         for ports, value, size in zip(graph.past, self._values, self._sizes, strict=True):
             if value is None:

@@ -123,14 +123,20 @@ class OnnxModel:
         if not graph.past:
             memory: Any = RecomputedPast(self.session, graph, self.device)
         elif self.file.shares_memory:
+            room, forgets = state.max_length, self.file.forgets
+            if forgets:
+                # Memory that holds a whole text forgets nothing; shorter than a window it may not
+                # be, however short the text.
+                room = max(room, *(window or 0 for window in self.file.windows))
             memory = SharedPast(
                 self.session,
                 graph,
                 self._sizes,
                 self.device,
                 starts,
-                state.max_length,
+                room,
                 self.vocab_size,
+                takes_padding=not forgets,
             )
         else:
             memory = GrowingPast(self.session, graph, self._sizes, self.device, self._cache_dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from genkit.backends.onnx_graph import Graph
-from genkit.backends.onnx_tensors import bind, bind_facts, borrow, run
+from genkit.backends.onnx_tensors import bind_facts, bind_text, borrow, run
 from genkit.core.contracts import Layer
 
 
@@ -31,17 +31,9 @@ class RecomputedPast:
         graph, device = self._graph, self._device
         n = input_ids.shape[1]
         ids = torch.cat((input_ids[:, :0] if self._ids is None else self._ids, input_ids), 1)
-        batch, width = ids.shape
+        width = ids.shape[1]
         binding = self._session.io_binding()
-        bind(binding, graph.ids, ids)
-        if graph.mask is not None:
-            mask = cache.mask(n)
-            if mask is None:
-                mask = torch.ones((batch, width), dtype=torch.int64, device=device)
-            bind(binding, graph.mask, mask)
-        if graph.positions is not None:
-            positions = (cache.count(width) - cache.starts[:, None]).clamp(min=0)
-            bind(binding, graph.positions, positions)
+        bind_text(binding, graph, ids, cache, n, width)
         bind_facts(binding, graph, device, past=0, num_columns=width, num_kept=num_kept)
         binding.bind_output(graph.logits.name, device.type, device.index or 0)
         run(self._session, binding, device)

@@ -30,6 +30,8 @@ class SharedPast:
         starts: first real column of each row.
         room: the most columns that there will be.
         vocab_size: width of the logits.
+        takes_padding: whether rows of one forward may be of different lengths. The operator
+            refuses that where it may forget columns.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class SharedPast:
         starts: Sequence[int],
         room: int,
         vocab_size: int,
+        *,
+        takes_padding: bool = True,
     ) -> None:
         self.past = self
         self._session = session
@@ -50,6 +54,7 @@ class SharedPast:
         self._starts = list(starts)
         self._room = room
         self._vocab_size = vocab_size
+        self._takes_padding = takes_padding
         self._length = 0
         self._buffers: list[torch.Tensor | None] = [None] * len(graph.past)
         self._whole: Any = None  # what all rows are bound to
@@ -69,17 +74,18 @@ class SharedPast:
         counts = [min(n, max(0, end - start)) for start in self._starts]
         if n == 1 and all(counts):
             logits = self._forward(self._bound(), input_ids, pasts, counts, 1)
-        elif not any(pasts) and self._end_together(counts):
+        elif not any(pasts) and self._run_together(counts):
             logits = self._prompts(input_ids, counts, num_kept)
         else:
             logits = self._row_by_row(input_ids, pasts, counts, num_kept)
         cache.close(n, end)
         return logits
 
-    def _end_together(self, counts: Sequence[int]) -> bool:
-        """Whether rows moved to the left have logits of their last tokens."""
+    def _run_together(self, counts: Sequence[int]) -> bool:
+        """Whether rows moved to the left run at once and have logits of their last tokens."""
         # Where a graph gives those of the last slots, they are padding in all but the longest rows.
-        return all(counts) and (not self._graph.is_cut or len(set(counts)) == 1)
+        takes_padding = self._takes_padding and not self._graph.is_cut
+        return all(counts) and (takes_padding or len(set(counts)) == 1)
 
     def _prompts(
         self, input_ids: torch.Tensor, counts: Sequence[int], num_kept: int

@@ -28,6 +28,29 @@ def bind(binding: Any, port: Port, tensor: torch.Tensor) -> None:
     binding.bind_ortvalue_input(port.name, lend(tensor.contiguous()))
 
 
+def bind_text(
+    binding: Any, graph: Graph, input_ids: torch.Tensor, cache: Any, n: int, num_slots: int
+) -> None:
+    """Feed ids, which slots hold a token, and where each stands, as far as the graph takes it.
+
+    Args:
+        binding: of one run.
+        graph: says what is taken.
+        input_ids: int64 `[batch, columns]`, the last columns of all.
+        cache: the `ColumnCache` of what came before, perhaps wrapped.
+        n: how many of the columns it does not hold.
+        num_slots: how wide a mask is.
+    """
+    batch, num_columns = input_ids.shape
+    bind(binding, graph.ids, input_ids)
+    if graph.mask is not None:
+        mask = cache.mask(n)
+        bind(binding, graph.mask, input_ids.new_ones((batch, num_slots)) if mask is None else mask)
+    if graph.positions is not None:
+        positions = cache.positions(num_columns, cache.length + n - num_columns)
+        bind(binding, graph.positions, positions.expand(batch, -1))
+
+
 def bind_facts(
     binding: Any,
     graph: Graph,
