@@ -490,7 +490,10 @@ def build(name: str, seed: int = 0, **changes: Any) -> Any:
     import transformers
 
     config_class, model_class, options = ALL[name]
-    config = getattr(transformers, config_class)(**{**options, **changes})
+    options = {**options, **changes}
+    if transformers.__version__.startswith("4.") and "rope_parameters" in options:
+        options["rope_scaling"] = options.pop("rope_parameters")
+    config = getattr(transformers, config_class)(**options)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # of what the architecture itself draws, and is left as it is
         module = getattr(transformers, model_class)(config).eval()

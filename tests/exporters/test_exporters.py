@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import zoo
+from exporting import needs_genai, needs_optimum, needs_tracer, tokenizer
 from genkit import Pipeline
 from genkit.backends import OnnxRuntime, PyTorch
 from genkit.errors import MissingPackageError, OptionError, UnsupportedError
@@ -16,20 +17,6 @@ from genkit.exporters import Exporter, GenAI, Optimum, Transformers, export, pac
 from genkit.exporters.source import load_module
 
 BUILT_IN = {"genai": GenAI, "optimum": Optimum, "transformers": Transformers}
-
-
-def installed(name: str) -> bool:
-    return packages.version(name) is not None
-
-
-transformers_5 = not str(packages.version("transformers")).startswith("4.")
-needs_genai = pytest.mark.skipif(
-    not (installed("onnxruntime-genai") and transformers_5), reason="no onnxruntime-genai"
-)
-needs_tracer = pytest.mark.skipif(
-    not (installed("onnxscript") and transformers_5), reason="no onnxscript, or transformers 4.x"
-)
-needs_optimum = pytest.mark.skipif(not installed("optimum-onnx"), reason="no optimum-onnx")
 
 
 # --- what is refused, and how ------------------------------------------------------------
@@ -269,14 +256,3 @@ def test_a_graph_of_optimum_equals_its_source(
 def test_a_graph_of_optimum_with_coded_weights(save: Callable[..., Path], tmp_path: Path) -> None:
     done = check(save("llama"), tmp_path / "out", Optimum(precision="int8"))
     assert done.comparison.num_agreeing >= 95
-
-
-def tokenizer() -> Any:
-    """One for the ids of the zoo; what it makes of a text does not matter here."""
-    import transformers
-    from tokenizers import Tokenizer, models
-
-    words = {f"w{i}": i for i in range(zoo.VOCAB_SIZE)}
-    inner = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    ids = {"unk_token": "w0", "eos_token": "w1"}  # the model builder asks for an end token
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **ids)

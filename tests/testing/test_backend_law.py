@@ -37,6 +37,11 @@ def test_models_of_different_widths_are_two_models() -> None:
         check_backends_agree(TinyModel(), TinyModel(vocab_size=40), max_examples=1)
 
 
+def test_models_whose_texts_end_with_other_tokens() -> None:
+    with pytest.raises(LawBroken, match=r"end tokens are \[\] here and \[7\] there.*tokenizer"):
+        check_backends_agree(TinyModel(), TinyModel(eos_token_ids=[7]), max_examples=1)
+
+
 def test_a_lossy_cache_is_used_on_both_sides() -> None:
     pipeline = Pipeline(TinyModel(), cache=caches.Quantized(bits=4, group_size=2))
     assert same_as_on(TinyModel()).judge(pipeline, CASES).holds

@@ -24,9 +24,7 @@ def same_as_on(other: Model) -> Law:
     """
 
     def check(pipeline: Pipeline, case: Case) -> Finding:
-        here, there = pipeline.model.vocab_size, other.vocab_size
-        if here != there:
-            words = f"logits are {here} wide here and {there} there: these are two models"
+        if words := _difference(pipeline.model, other):
             return Finding(cases=1, decisions=1, mismatches=1, detail=words)
         lossy = grade_of(pipeline.parts.cache) == "lossy"
         twin = variant_of(pipeline, model=other, cache=pipeline.parts.cache if lossy else Dynamic())
@@ -35,3 +33,17 @@ def same_as_on(other: Model) -> Law:
         return Comparison.of(pipeline, twin).rows(first, second, "here and on the other backend")
 
     return Law(NAME, "the same tokens on another backend, and the logits up to rounding", check)
+
+
+def _difference(model: Model, other: Model) -> str | None:
+    """What makes them two models, before anything is computed; None if nothing does."""
+    here, there = model.vocab_size, other.vocab_size
+    if here != there:
+        return f"logits are {here} wide here and {there} there: these are two models"
+    ends, other_ends = sorted(model.eos_token_ids), sorted(other.eos_token_ids)
+    if ends != other_ends:
+        return (
+            f"the end tokens are {ends} here and {other_ends} there, so that texts end at other "
+            "places; give both models the same tokenizer"
+        )
+    return None
