@@ -72,6 +72,22 @@ def test_the_folder_is_a_model_that_gives_the_tokens_of_its_source(
     assert tokens[0] == tokens[1]
 
 
+def test_the_context_is_that_of_the_source_whatever_its_settings_say(
+    table_folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RoBERTa's table of positions is longer than its texts may be."""
+    wrap = PyTorch.wrap
+
+    def shorter(module: Any, *arguments: Any) -> Any:
+        model = wrap(module, *arguments)
+        model.context_length = 17
+        return model
+
+    monkeypatch.setattr(PyTorch, "wrap", staticmethod(shorter))
+    assert export(str(table_folder), out, Table()).context_length == 17
+    assert OnnxRuntime(model=str(out), provider="cpu").load().context_length == 17
+
+
 def zoo_model(folder: Path) -> Any:
     from genkit.exporters.source import load_module
 

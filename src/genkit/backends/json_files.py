@@ -9,6 +9,9 @@ from typing import Any
 
 from genkit.errors import ModelLoadError
 
+EXPORT_REPORT = "genkit_export.json"
+"""What `genkit export` puts beside a graph: where it comes from, and how it compares with that."""
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file.

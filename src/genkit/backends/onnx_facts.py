@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from genkit.backends.json_files import ids_in, json_if_there
+from genkit.backends.json_files import EXPORT_REPORT, ids_in, json_if_there
 from genkit.backends.onnx_file import GraphFile
 from genkit.backends.onnx_graph import Graph, LayerPorts
 from genkit.errors import ModelLoadError
@@ -39,6 +39,7 @@ class Settings:
         self.config: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
         self.generation = read("generation_config.json")
         model = read("genai_config.json").get("model")
+        self.export = read(EXPORT_REPORT)
         self.genai: Mapping[str, Any] = model if isinstance(model, Mapping) else {}
 
     def eos_token_ids(self, tokenizer: Any, vocab_size: int) -> frozenset[int]:
@@ -58,7 +59,10 @@ class Settings:
         It has rotations for so many; and one that was made without the model's windows is right
         until the first of them would leave a token out.
         """
-        said = [_first(self.config, _LENGTHS), _whole(self.genai.get("context_length"))]
+        said = [
+            _first(self.config, _LENGTHS),
+            *(_whole(each.get("context_length")) for each in (self.genai, self.export)),
+        ]
         known = [n for n in (*said, file.rotary_length) if n is not None]
         length = min(known, default=None)
         window = self.window()

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from genkit.backends.base import ModelSource, Progress
+from genkit.backends.json_files import EXPORT_REPORT
 from genkit.backends.pytorch import PyTorch
 from genkit.errors import InputError
 from genkit.exporters.base import Exporter, Precision
 from genkit.exporters.checking import Comparison, compare
 from genkit.exporters.packages import versions
 from genkit.exporters.source import check_source, load_module
-
-REPORT = "genkit_export.json"
-"""What stands beside the graph: where it comes from, and how it compares with that."""
 
 _SETTINGS = (
     "config.json",
@@ -49,6 +47,8 @@ class Export:
         exporter: the name of the part.
         precision: of the weights.
         comparison: with the source.
+        context_length: the most tokens of one row of the source, which knows more than its settings
+            say; None if there is no limit.
     """
 
     path: Path
@@ -56,6 +56,7 @@ class Export:
     exporter: str
     precision: Precision
     comparison: Comparison
+    context_length: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -65,6 +66,7 @@ class Export:
             "source": self.source,
             "exporter": self.exporter,
             "precision": self.precision,
+            "context_length": self.context_length,
             "max_logit_error": found.max_logit_error,
             "largest_logit": found.largest_logit,
             "num_places": found.num_places,
@@ -108,11 +110,13 @@ def export(
         exporter.write(source, part, report)
         copy_settings(source, part)
         report("comparing the graph with the model")
-        found = compare(PyTorch.wrap(load_module(source)), _load(part, exporter.graph_provider))
+        original = PyTorch.wrap(load_module(source))
+        found = compare(original, _load(part, exporter.graph_provider))
         found.refuse_what_differs(exporter.precision)
-        done = Export(out, model, exporter.type, exporter.precision, found)
+        length = original.context_length
+        done = Export(out, model, exporter.type, exporter.precision, found, length)
         kept = {key: value for key, value in done.to_dict().items() if key != "path"}
-        (part / REPORT).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        (part / EXPORT_REPORT).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     return done
 
 
