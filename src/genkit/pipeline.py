@@ -104,6 +104,7 @@ class Pipeline:
         seeds: Sequence[int] | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
+        logprobs: int | None = None,
     ) -> Any:
         """The answer to one prompt, or the list of answers to several.
 
@@ -113,6 +114,9 @@ class Pipeline:
             seeds: one seed for each prompt.
             num_samples: how many answers to each prompt; they follow each other in the list.
             max_new_tokens: replaces the pipeline's limit, or adds one.
+            logprobs: take down the log-probability of every token, and of so many of the most
+                probable ones beside it (0: of none), before the processors and after them; see
+                `Result.logprobs`.
 
         Returns:
             A `Result`; a list of them for several prompts or samples.
@@ -121,7 +125,7 @@ class Pipeline:
             InputError: a prompt or seed cannot be used; nothing has been computed.
             RunError: the run failed; `partial_results` has what there was.
         """
-        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
+        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens, logprobs)
         try:
             with torch.no_grad():  # once, where each call of the model would do it
                 for _ in call.steps:
@@ -140,13 +144,14 @@ class Pipeline:
         seeds: Sequence[int] | None = None,
         num_samples: int = 1,
         max_new_tokens: int | None = None,
+        logprobs: int | None = None,
     ) -> Generator[Chunk, None, None]:
         """The same text as `generate`, piece by piece as soon as each piece is certain.
 
         The arguments are those of `generate`. They are checked at the call, before the first piece
         is asked for. The last chunk of a row carries its result.
         """
-        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens)
+        call = self._call(prompt, seed, seeds, num_samples, max_new_tokens, logprobs)
         if call.transcript.run.tokenizer is None:
             raise UnsupportedError(
                 "this model has no tokenizer, so there is no text to stream; give the pipeline "
@@ -176,11 +181,14 @@ class Pipeline:
         seeds: Sequence[int] | None,
         num_samples: Any,
         max_new_tokens: int | None,
+        logprobs: int | None = None,
     ) -> _Call:
         """Check everything that is asked for, and get ready to run."""
         prompts, single = as_prompts(prompt)
         if not isinstance(num_samples, int) or num_samples < 1:
             raise InputError(f"num_samples is a whole number, at least 1, found {num_samples!r}")
+        if logprobs is not None and (type(logprobs) is not int or logprobs < 0):
+            raise InputError(f"logprobs is a whole number, at least 0, found {logprobs!r}")
         parts = self.parts
         if max_new_tokens is not None:
             criteria = with_limit(parts.stop_criteria, max_new_tokens)
@@ -193,7 +201,7 @@ class Pipeline:
         run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
         first = parts.bind(groups[0])
-        transcript = Transcript(run)
+        transcript = Transcript(run, logprobs)
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
 

@@ -52,6 +52,16 @@ def test_real_process_whose_output_nobody_reads_to_the_end(
         assert running.wait() == 141
 
 
+def test_log_probabilities_are_in_the_document(genkit: Any, scripted: Path) -> None:
+    done = genkit("generate", "-r", scripted, "hi", "--json", "--logprobs", 2)
+    [result] = done.json["results"]
+    assert [entry["token_id"] for entry in result["logprobs"]] == result["token_ids"]
+    for entry in result["logprobs"]:
+        assert entry["raw"] <= 0 and len(entry["top_raw"]) == len(entry["top_processed"]) == 2
+    done = genkit("generate", "-r", scripted, "hi", "--logprobs", 2)
+    assert done.status == 2 and "--json" in done.err
+
+
 def test_json_has_the_keys_of_the_interface(genkit: Any, scripted: Path) -> None:
     done = genkit("generate", "-r", scripted, "hi", "--json", "--seed", 5)
     document = done.json

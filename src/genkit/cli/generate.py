@@ -53,6 +53,14 @@ def generate(
     num_samples: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many answers to the prompt.")
     ] = 1,
+    logprobs: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Add log-probabilities of every token and of the N most probable ones to --json.",
+        ),
+    ] = None,
     escapes: options.Escapes = False,
     json: options.Json = False,
     verbose: Annotated[
@@ -66,6 +74,8 @@ def generate(
     A prompt from a file or a pipe is taken as it is; only the line break at its very end is left
     out. Ctrl-C ends the answer; what has been printed stays.
     """
+    if logprobs is not None and not json:
+        raise typer.BadParameter("log-probabilities are shown with --json", param_hint="--logprobs")
     read: Callable[[str], str] = unescape if escapes else str
     text = read(read_text("the prompt", prompt, prompt_file))
     system = None if system is None else read(check_text("--system", system))
@@ -75,7 +85,11 @@ def generate(
     watch = Watch()
     pipeline.observers = (*pipeline.observers, watch)
     stream = pipeline.stream(
-        text, seed=seed, num_samples=num_samples, max_new_tokens=max_new_tokens
+        text,
+        seed=seed,
+        num_samples=num_samples,
+        max_new_tokens=max_new_tokens,
+        logprobs=logprobs,
     )
     show: _Printer = _Json(watch, pipeline.model) if json else _Live(num_samples)
     try:

@@ -73,7 +73,8 @@ class Result:
         finish_reason: `stop`, `length`, `time`, `cancelled` (interrupted), `error`.
         stop: the criterion that ended the row, None if none did.
         seed, sample: what repeats this result exactly.
-        logprobs: log-probabilities of the generated ids where they were asked for.
+        logprobs: where they were asked for, one entry for each generated id: its log-probability
+            and those of the most probable tokens, raw and processed; see `text.logprobs`.
     """
 
     text: str
@@ -112,5 +113,5 @@ class Result:
             "sample": self.sample,
             "num_prompt_tokens": self.num_prompt_tokens,
             "num_generated_tokens": self.num_generated_tokens,
-            "logprobs": self.logprobs,
+            "logprobs": self.logprobs and [entry.to_dict() for entry in self.logprobs],
         }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from genkit.core.result import Result, Step, Steps, Stop
 from genkit.core.run import Run
+from genkit.text.logprobs import StepLogprobs, logprobs_of
 from genkit.text.stream import Detokenizer, detokenize
 
 HeldBack = Callable[[str], int]
@@ -33,14 +34,23 @@ class Chunk:
 
 @dataclass
 class Transcript:
-    """The ids of a run, as its steps bring them, and the results made of them."""
+    """The ids of a run, as its steps bring them, and the results made of them.
+
+    Args:
+        run: what is generated for.
+        num_top: how many of the most probable tokens of each step are taken down with their
+            log-probabilities, besides those of the chosen one; None: nothing of the kind.
+    """
 
     run: Run
+    num_top: int | None = None
+    logprobs: list[list[StepLogprobs]] = field(init=False)
     token_ids: list[list[int]] = field(init=False)
     stops: list[Stop | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.token_ids = [[] for _ in self.run.prompts]
+        self.logprobs = [[] for _ in self.run.prompts]
         self.stops = [None] * len(self.run)
 
     @property
@@ -55,6 +65,10 @@ class Transcript:
         for row, token_id, stop in step:
             self.token_ids[row].append(token_id)
             self.stops[row] = stop
+        if self.num_top is not None:
+            found = logprobs_of(step, self.num_top, self.run.tokenizer)
+            for row, logprobs in zip(step.rows.tolist(), found, strict=True):
+                self.logprobs[row].append(logprobs)
 
     def result(self, row: int, unfinished: str = "cancelled") -> Result:
         """The result of one row; `unfinished` is the finish reason if nothing has ended it."""
@@ -67,6 +81,7 @@ class Transcript:
             stop=stop,
             seed=self.run.seeds[row],
             sample=self.run.samples[row],
+            logprobs=None if self.num_top is None else list(self.logprobs[row]),
         )
 
     def results(self, unfinished: str = "cancelled") -> list[Result]:
