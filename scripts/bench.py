@@ -256,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="scripts/bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="three runs a side, not eleven")
+    parser.add_argument("--append", action="store_true", help=f"add to {OUT} what is measured")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
     if unknown:
@@ -277,7 +278,8 @@ def main() -> None:
             lines.append(str(row))
             print(row, flush=True)
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n")
+    with OUT.open("a" if arguments.append else "w") as out:
+        out.write("\n".join(lines) + "\n\n")
     print(f"\nwritten to {OUT}", file=sys.stderr)
 
 

@@ -142,7 +142,7 @@ class Peer:
         return f"{self.name}, {'same tokens' if self.tokens == ours else 'OTHER TOKENS'}"
 
 
-def decode(count: int, tokens: int) -> Iterator[Row]:
+def decode(count: int, tokens: int) -> Iterator[Row | str]:
     """Decode speed, one row, greedy: the time of `tokens` tokens after the first."""
     model = smollm2()
     prompt = model.tokenizer.encode(PROMPT)
@@ -161,7 +161,9 @@ def decode(count: int, tokens: int) -> Iterator[Row]:
                     "at least 1.70",
                 )
             )
-        elif importlib.util.find_spec("llama_cpp"):
+        elif importlib.util.find_spec("llama_cpp") is None:
+            yield "not measured: llama.cpp (pip install llama-cpp-python)"
+        else:
             llama = LlamaCpp()
             peers.append(
                 Peer(
@@ -199,7 +201,7 @@ def _genai(
     )
 
 
-def batch(count: int, tokens: int) -> Iterator[Row]:
+def batch(count: int, tokens: int) -> Iterator[Row | str]:
     """Tokens a second of eight rows against one, float32."""
     ours = pipeline_on(graph("genai", "fp32"))
     tokenizer: Any = ours.tokenizer
@@ -221,7 +223,7 @@ def batch(count: int, tokens: int) -> Iterator[Row]:
     )
 
 
-def prefill(count: int, tokens: int) -> Iterator[Row]:
+def prefill(count: int, tokens: int) -> Iterator[Row | str]:
     """Time to the first token of a long prompt, against onnxruntime-genai."""
     for precision in ("int4", "fp32"):
         folder = graph("genai", precision)
@@ -246,9 +248,10 @@ def prefill(count: int, tokens: int) -> Iterator[Row]:
             )
 
 
-def optimum(count: int, tokens: int) -> Iterator[Row]:
+def optimum(count: int, tokens: int) -> Iterator[Row | str]:
     """Decode speed on a graph that Optimum has exported, against its own class; extra `optimum`."""
     if importlib.util.find_spec("optimum") is None:
+        yield "not measured here: Optimum's own class, which the extra `optimum` brings"
         return
     from optimum.onnxruntime import ORTModelForCausalLM
 

@@ -67,7 +67,8 @@ class Form:
         baked: the batch or the number of tokens that nodes inside insist on.
         batch: the number of rows that the inputs are declared to have; None: any.
         dtype: of weights, keys and logits.
-        vocab_size: width of the logits; favourite: an id with logit 100, whatever was fed.
+        vocab_size: width of the logits; favourite: an id with logit 100, whatever was fed; masked:
+            one with -inf.
         open_sizes: whether heads and width of the keys are left open.
         table_length: how many positions there are rotations for.
         extra: more inputs, which nothing uses.
@@ -95,6 +96,7 @@ class Form:
     dtype: str = "float32"
     vocab_size: int = VOCAB_SIZE
     favourite: int | None = None
+    masked: int | None = None
     open_sizes: bool = False
     table_length: int = CONTEXT_LENGTH
     extra: tuple[str, ...] = ()
@@ -323,9 +325,12 @@ class _Builder:
             start = self("Neg", kept)
             hidden = self("Slice", hidden, start, self.whole([2**62]), self.whole([1]))
         logits = self("MatMul", self._normed(hidden), self.weight("head"))
-        if self.form.favourite is not None:
+        if self.form.favourite is not None or self.form.masked is not None:
             favour = np.zeros(self.form.vocab_size)
-            favour[self.form.favourite] = 100
+            if self.form.favourite is not None:
+                favour[self.form.favourite] = 100
+            if self.form.masked is not None:
+                favour[self.form.masked] = -np.inf
             logits = self("Add", logits, self.real(favour))
         for check in self.checks:
             logits = self("Where", check, logits, self.real([np.nan]))

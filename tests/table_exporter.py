@@ -14,6 +14,7 @@ import torch
 import zoo
 from genkit.errors import UnsupportedError
 from genkit.exporters import Exporter
+from genkit.exporters.program import run_python
 from genkit.plugins import hookimpl
 
 
@@ -21,7 +22,7 @@ class Table(Exporter):
     """Writes a table of logits."""
 
     type: Literal["table"] = "table"
-    spoil: Literal["nothing", "numbers", "refuse", "interrupt", "environment"] = "nothing"
+    spoil: Literal["nothing", "numbers", "refuse", "interrupt", "environment", "wait"] = "nothing"
 
     def check_ready(self) -> None:
         if self.spoil == "environment":
@@ -37,6 +38,10 @@ class Table(Exporter):
             raise UnsupportedError("the exporter 'table' has no table for this")
         if self.spoil == "interrupt":
             raise KeyboardInterrupt
+        if self.spoil == "wait":
+            run_python(
+                ["-c", f"import time; open({str(out / 'begun')!r}, 'w'); time.sleep(60)"], ""
+            )
         module = load_module(source)
         with torch.no_grad():
             table = module(torch.arange(zoo.VOCAB_SIZE)[:, None]).logits[:, 0]

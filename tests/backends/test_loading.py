@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def test_a_config_that_cannot_be_used(content: str, save_folder: Any) -> None:
 
 
 def test_a_head_that_is_stored_although_it_is_tied(save_folder: Any) -> None:
-    """Whether it is equal to the embeddings or not: what is stored is used."""
+    """VOCAB-07: what is stored is used; one that is not equal to the embeddings is told of."""
     from safetensors.torch import load_file, save_file
 
     path = save_folder(tie_word_embeddings=True) / "model.safetensors"
@@ -180,7 +181,11 @@ def test_a_head_that_is_stored_although_it_is_tied(save_folder: Any) -> None:
     for head in (embeddings.clone(), embeddings + 1):
         weights["lm_head.weight"] = head
         save_file(weights, path, metadata={"format": "pt"})
-        module = PyTorch(model=str(path.parent)).load().module
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            module = PyTorch(model=str(path.parent)).load().module
+        told = [str(each.message) for each in caught if "ties the head" in str(each.message)]
+        assert len(told) == (0 if torch.equal(head, embeddings) else 1)
         assert torch.equal(module.lm_head.weight, head)
         assert torch.equal(module.model.embed_tokens.weight, embeddings)
 

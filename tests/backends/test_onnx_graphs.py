@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import graphs
 from genkit import Pipeline, processors, stopping
+from genkit.backends.onnx_facts import Settings
 from genkit.backends.onnx_file import look_into
 from genkit.backends.onnxruntime_ import OnnxRuntime
 from genkit.components.caches import Prefix
@@ -321,6 +322,65 @@ def test_a_context_that_is_longer_than_the_table_of_rotations(tmp_path: Path) ->
         Pipeline(model).generate(ids + ids)
 
 
+@pytest.mark.parametrize("form", ["optimum", "shared", "last_only"])
+def test_a_graph_may_forbid_ids_itself(tmp_path: Path, form: str) -> None:
+    model = load(graphs.write(tmp_path, LAYOUTS[form].with_(masked=5)))
+    assert model.supports == graphs.shared(form).supports
+    [step] = Pipeline(model).decode([IDS], max_new_tokens=1)
+    assert (step.raw_logits == -np.inf).nonzero().tolist() == [[0, 5]]
+
+
+def _without_numbers(graph: Any) -> None:
+    graph.initializer.append(TensorProto(name="n", data_type=TensorProto.INT64, dims=[1]))
+    graph.node.append(helper.make_node("Sub", ["position_ids", "n"], ["far"]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_without_numbers, "cannot be read as an ONNX graph"),
+        (lambda g: g.output.append(helper.make_tensor_value_info("odd", TensorProto.INT8, [])), ""),
+        (lambda g: g.input[0].type.tensor_type.ClearField("shape"), ""),
+    ],
+    ids=["a number without its value", "an output of an odd type", "no shape"],
+)
+def test_odd_graphs_run_or_are_refused(tmp_path: Path, spoil: Any, message: str) -> None:
+    path = graphs.write(tmp_path) / "model.onnx"
+    model = onnx.load(path)
+    spoil(model.graph)
+    if not message and len(model.graph.output) > 5:
+        constant = helper.make_tensor("n", TensorProto.INT8, [], [1])
+        model.graph.node.append(helper.make_node("Constant", [], ["odd"], value=constant))
+    onnx.save(model, path)
+    if message:
+        says(tmp_path, message)
+    else:
+        assert greedy(load(tmp_path), IDS) == graphs.greedy(IDS, 6)
+
+
+@pytest.mark.parametrize("kinds", [[["x"]], [{}], ["full_attention", None]])
+def test_kinds_of_layers_that_are_none(tmp_path: Path, kinds: Any) -> None:
+    assert load(graphs.write(tmp_path, layer_types=kinds)).context_length == graphs.CONTEXT_LENGTH
+
+
+def test_a_graph_and_the_name_of_another(tmp_path: Path) -> None:
+    path = graphs.write(tmp_path) / "model.onnx"
+    with pytest.raises(ModelLoadError, match="is a graph itself; leave `file: other.onnx` out"):
+        OnnxRuntime(model=str(path), file="other.onnx", provider="cpu").load()
+
+
+@pytest.mark.parametrize("form", ["optimum", "learned", "shared_positions", "no_past"])
+def test_the_context_ends_with_the_table_of_positions(tmp_path: Path, form: str) -> None:
+    graphs.write(tmp_path, LAYOUTS[form].with_(table_length=20), max_position_embeddings=8192)
+    assert load(tmp_path).context_length == 20
+
+
+@pytest.mark.parametrize("window", ["8", 8.0, [8], True])
+def test_a_window_that_is_no_number(tmp_path: Path, window: Any) -> None:
+    graphs.write(tmp_path, sliding_window=window)
+    assert load(tmp_path).context_length == (8 if window == 8.0 else 256)
+
+
 @pytest.mark.parametrize(
     ("form", "config", "length"),
     [
@@ -344,9 +404,11 @@ def test_a_window_that_was_left_out_is_the_end_of_the_context(
 
 @pytest.mark.parametrize("number", [None, 8, -8, 7, 9, 80])
 @pytest.mark.parametrize("where", ["initializer", "tensor", "value_int"])
+@pytest.mark.parametrize("operator", ["Sub", "Add", "LessOrEqual", "Concat"])
 def test_a_window_that_no_number_of_the_graph_speaks_of(
-    tmp_path: Path, number: int | None, where: str
+    tmp_path: Path, number: int | None, where: str, operator: str
 ) -> None:
+    """A size that happens to be the same number, as in Mistral, is none."""
     path = graphs.write(tmp_path, sliding_window=8) / "model.onnx"
     if number is not None:
         graph = onnx.load(path)
@@ -356,8 +418,14 @@ def test_a_window_that_no_number_of_the_graph_speaks_of(
             graph.graph.initializer.append(tensor)
         else:
             graph.graph.node.append(onnx.helper.make_node("Constant", [], ["window"], **value))
+        more = {"axis": 0} if operator == "Concat" else {}
+        graph.graph.node.append(
+            onnx.helper.make_node(operator, ["position_ids", "window"], ["far"], **more)
+        )
         onnx.save(graph, path)
-    assert load(tmp_path).context_length == (256 if number in (8, -8, 7) else 8)
+    has_window = number in (8, -8, 7) and operator != "Concat"
+    settings = Settings(tmp_path)
+    assert settings.context_length(look_into(path)) == (256 if has_window else 8)
 
 
 # --- sizes --------------------------------------------------------------------------------
@@ -402,10 +470,10 @@ def test_the_context_length_is_the_least_that_is_said(tmp_path: Path) -> None:
 
 
 def test_no_context_length_is_said(tmp_path: Path) -> None:
-    graphs.write(tmp_path, max_position_embeddings=None)
-    model = load(tmp_path)
+    form = LAYOUTS["no_positions"]
+    model = load(graphs.write(tmp_path, form, max_position_embeddings=None))
     assert model.context_length is None
-    assert greedy(model, IDS) == graphs.greedy(IDS, 6)
+    assert greedy(model, IDS) == graphs.greedy(IDS, 6, form)
 
 
 def test_end_tokens_are_the_union_of_all_files(tmp_path: Path) -> None:
@@ -623,10 +691,10 @@ def test_every_level_of_optimization_gives_the_same_tokens(optimization: str) ->
         assert greedy(model, IDS) == graphs.greedy(IDS, 6)
 
 
-def test_a_memory_that_is_not_there(tmp_path: Path) -> None:
+def test_a_memory_that_is_not_there() -> None:
     """The shared buffer is taken at once: an error names its size and what helps."""
-    form = Form(past="shared", positions="given")
-    model = load(graphs.write(tmp_path, form, max_position_embeddings=10**12))
+    model = graphs.load("shared_positions")
+    model.context_length = 10**12
     with pytest.raises(UnsupportedError, match=r"no memory for .* columns .*max_new_tokens"):
         Pipeline(model, stop_criteria=[]).generate(IDS)
 

@@ -214,6 +214,25 @@ def test_reorder_moves_rows_with_their_past(name: str, lab: Any) -> None:
         assert state.token_ids.shape[1] == width + 1
 
 
+@ragged_layouts
+@pytest.mark.parametrize("fed", [0, 4])
+@pytest.mark.parametrize("order", [[1, 0], [1], [0, 0, 1]])
+def test_rows_of_an_empty_cache_are_moved(name: str, fed: int, order: list[int], lab: Any) -> None:
+    """Whether nothing was fed yet, or all of it was forgotten."""
+    model = graphs.shared(name)
+    rows = [lab.prompt(6), lab.prompt(3, 1)]
+    state = lab.state_of(model, rows)
+    cache = model.new_cache(state)
+    if fed:
+        model(state.token_ids[:, :fed], cache)
+        cache.crop(0)
+    state.reorder(order)
+    cache.reorder(order)
+    given = model(state.token_ids[:, cache.length :], cache)
+    for i, logits in zip(order, given, strict=True):
+        assert (logits - expected(name, rows[i])[-1]).abs().max() < TOLERANCE
+
+
 # --- crop, blocks, the last positions ----------------------------------------------------
 
 
@@ -231,6 +250,18 @@ def test_crop_leaves_no_trace(name: str, lab: Any) -> None:
         cache.crop(length)
         given = model(torch.tensor([ids[cache.length : 25]]), cache)
         assert (given[0] - expected(name, ids[:25])[-1]).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", [n for n in LAYOUTS if LAYOUTS[n].past != "none"])
+def test_a_cropped_cache_shows_what_is_left(name: str, lab: Any) -> None:
+    model = graphs.shared(name)
+    state = lab.state_of(model, [lab.prompt(9)])
+    cache = model.new_cache(state)
+    model(state.token_ids, cache)
+    before = [tensor.clone() for layer in cache.layers for tensor in layer]
+    cache.crop(4)
+    after = [tensor for layer in cache.layers for tensor in layer]
+    assert all(map(torch.equal, after, (tensor[:, :, :4] for tensor in before)))
 
 
 @ragged_layouts

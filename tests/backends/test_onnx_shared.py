@@ -12,6 +12,7 @@ import torch
 import graphs
 from genkit import Pipeline, caches, stopping
 from genkit.backends import onnx_shared, onnx_tensors
+from genkit.errors import ModelOutputError
 from graphs import LAYOUTS, SHARED
 
 TOLERANCE = 1e-4
@@ -211,7 +212,7 @@ def test_a_forward_that_fails_leaves_nothing_behind(name: str, at: int, lab: Any
         begin = cache.length
         try:
             given = model(state.token_ids[:, begin:end], cache)
-        except RuntimeError:
+        except ModelOutputError:
             failures += 1
             assert cache.length == begin
             cache.crop(begin)
@@ -219,6 +220,56 @@ def test_a_forward_that_fails_leaves_nothing_behind(name: str, at: int, lab: Any
     assert failures == 1
     for ids, logits in zip(PROMPTS, given, strict=True):
         assert (logits - graphs.logits(ids)[-1]).abs().max() < TOLERANCE
+
+
+# --- pieces and places --------------------------------------------------------------------
+
+
+class _Counts:
+    """A session that notes how many rows and columns of ids each forward gets."""
+
+    def __init__(self, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+        for module in (onnx_shared, onnx_tensors):
+            monkeypatch.setattr(module, "bind", self._noting(module.bind))
+
+    def _noting(self, bind: Any) -> Any:
+        def noting(binding: Any, port: Any, tensor: torch.Tensor) -> None:
+            if port.name == "input_ids":
+                self.shapes.append(tuple(tensor.shape))
+            bind(binding, port, tensor)
+
+        return noting
+
+
+@pytest.mark.parametrize("name", ["optimum", "transformers", "kept", "shared"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_long_prompt_is_fed_in_pieces(
+    name: str, rows: int, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits of every position take memory: so many places at once, in all rows together."""
+    model = graphs.load(name, prefill_chunk=12)
+    counts = _Counts(model.session, monkeypatch)
+    prompts = [lab.prompt(30, i) for i in range(rows)]
+    Pipeline(model).generate(prompts, max_new_tokens=1)
+    assert max(n * columns for n, columns in counts.shapes) <= 12
+    assert sum(n * columns for n, columns in counts.shapes) == 30 * rows
+
+
+def test_rows_without_a_token_in_a_piece_are_not_fed(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = graphs.load("shared", prefill_chunk=8)
+    counts = _Counts(model.session, monkeypatch)
+    Pipeline(model).generate([lab.prompt(30), lab.prompt(2)], max_new_tokens=1)
+    assert sum(n * columns for n, columns in counts.shapes) == 32
+
+
+def test_nothing_is_copied_between_the_two_libraries() -> None:
+    tensor = torch.arange(6.0).view(2, 3)
+    value = onnx_tensors.lend(tensor)
+    assert value.data_ptr() == tensor.data_ptr()
+    assert onnx_tensors.borrow(value).data_ptr() == tensor.data_ptr()
 
 
 # --- growth -------------------------------------------------------------------------------

@@ -26,13 +26,18 @@ class Tiny(Backend):
     type: Literal["tiny"] = "tiny"
     add_bos: bool = False
     eos: bool = False
+    weights: int = 0
+    rounds: bool = False
 
     def load(self, *, models=None, progress=None):
         from genkit.testing import ByteTokenizer, TinyModel
 
         progress and progress("loading the tiny model")
         ends = [ByteTokenizer.eos_token_id, ByteTokenizer.turn_end_id] if self.eos else []
-        return TinyModel(eos_token_ids=ends, tokenizer=ByteTokenizer(self.add_bos))
+        tokenizer = ByteTokenizer(self.add_bos)
+        model = TinyModel(self.weights, eos_token_ids=ends, tokenizer=tokenizer)
+        model.rounds = self.rounds
+        return model
 
 
 class Scripted(Backend):

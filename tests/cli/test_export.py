@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +96,26 @@ def test_whatever_is_wrong_is_one_message_and_leaves_nothing(
 def test_an_interrupt_leaves_nothing(export: Any, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     assert export(tmp_path / "out", "--set", "spoil=interrupt").status == 130
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_leaves_nothing(command: Any, model: Path, tmp_path: Path, number: int) -> None:
+    before = sorted(tmp_path.iterdir())
+    plugin = ("--plugin", table_exporter.__file__, "--exporter", "table", "--set", "spoil=wait")
+    with subprocess.Popen(
+        command("export", model, tmp_path / "out", *plugin),
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as running:
+        for _ in range(600):
+            if running.poll() is not None or list(tmp_path.glob("out.part-*/begun")):
+                break
+            time.sleep(0.1)
+        assert list(tmp_path.glob("out.part-*/begun")), running.stderr and running.stderr.read()
+        running.send_signal(number)
+        assert running.wait(30) == 128 + number
     assert sorted(tmp_path.iterdir()) == before
 
 

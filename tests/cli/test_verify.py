@@ -162,6 +162,21 @@ def test_notes_stand_beside_the_result(genkit: Any, tiny: Path) -> None:
     assert "note:" not in done.out
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "holds"),
+    [("weights: 0", 0, True), ("weights: 1", 1, False), ("weights: 1, rounds: true", 0, None)],
+)
+def test_against_another_backend(
+    genkit: Any, tiny: Path, tmp_path: Path, options: str, status: int, holds: bool | None
+) -> None:
+    """The same weights, others, and others that may be ours, rounded."""
+    other = tmp_path / "other.yaml"
+    other.write_text(tiny.read_text().replace("type: tiny", f"type: tiny, {options}"))
+    done = genkit("verify", tiny, "--against", other, "--cases", 1, "--json")
+    [row] = [row for row in done.json["laws"] if row["name"] == "one backend = another"]
+    assert (done.status, row["holds"]) == (status, holds)
+
+
 def test_interrupted(genkit: Any, scripted: Path) -> None:
     done = genkit("verify", scripted, "--set", "backend.interrupt_at=1")
     assert (done.status, done.out) == (130, "")

@@ -72,6 +72,47 @@ def test_the_folder_is_a_model_that_gives_the_tokens_of_its_source(
     assert tokens[0] == tokens[1]
 
 
+@pytest.mark.parametrize("kind", ["link", "dangling", "here", "long"])
+def test_places_where_no_folder_can_appear(
+    table_folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused before any work, with what to do."""
+    place = tmp_path / ("x" * 250 if kind == "long" else kind)
+    if kind in ("link", "dangling"):
+        target = tmp_path / "target"
+        place.symlink_to(target)
+        if kind == "link":
+            target.mkdir()
+    if kind == "here":
+        place.mkdir()
+        monkeypatch.chdir(place)
+        place = Path(".")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match="name a new|name another"):
+        export(str(table_folder), place, Table(), progress=pytest.fail)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_place_that_is_taken_meanwhile(table_folder: Path, out: Path) -> None:
+    def take(line: str) -> None:
+        if line.startswith("comparing"):
+            out.write_text("another")
+
+    with pytest.raises(InputError, match="has been taken meanwhile"):
+        export(str(table_folder), out, Table(), progress=take)
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+def test_an_exporter_that_writes_nothing(table_folder: Path, out: Path) -> None:
+    class Idle(Table):
+        def write(self, source: Path, out: Path, progress: Any) -> None:
+            """Nothing."""
+
+    with pytest.raises(UnsupportedError, match="'table' has written no graph"):
+        export(str(table_folder), out, Idle())
+    assert nothing_is_left(out)
+
+
 def test_the_context_is_that_of_the_source_whatever_its_settings_say(
     table_folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

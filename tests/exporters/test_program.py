@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_what_lies_in_the_folder_of_the_user_is_not_imported(
     (tmp_path / "json.py").write_text("raise SystemExit('imported the wrong json')")
     monkeypatch.chdir(tmp_path)
     run_python(["-m", "json.tool", "--help"], "it")
+
+
+def test_nobody_waits_for_a_program_that_was_left_behind() -> None:
+    left = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; "
+    left += "time.sleep(30)'])"
+    start = time.monotonic()
+    run_python(["-c", left], "it")
+    assert time.monotonic() - start < 25
 
 
 TORCH = """

@@ -55,6 +55,16 @@ def test_what_a_rounding_model_does_is_measured_and_never_holds() -> None:
     assert verdicts["at the same time = alone"].holds  # the same shapes, the same calls
 
 
+@pytest.mark.parametrize(
+    "pair", [(Rounding(), TinyModel()), (TinyModel(), Rounding())], ids=["one", "other"]
+)
+def test_whichever_of_two_backends_rounds_the_law_is_measured(pair) -> None:
+    (verdict,) = check_backends_agree(*pair, max_examples=5)
+    assert verdict.holds is None and "measured, as the model rounds" in verdict.detail
+    verdict = same_as_on(pair[1]).judge(Pipeline(pair[0]), CASES)
+    assert verdict.holds is None and verdict.finding.worst_logit_error > 0.01
+
+
 def test_a_rounding_model_may_still_break_a_law() -> None:
     def odd(state, logits):
         return torch.rand_like(logits)

@@ -95,12 +95,11 @@ class ColumnCache:
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`, in this order; a row may be taken twice."""
-        if self.length:
-            self._memory.reorder(indices)
-            index = torch.tensor(indices, device=self.device)
-            self._columns = {i: columns[index] for i, columns in self._columns.items()}
-        else:
+        if not self.length:
             self._restore(0)
+        self._memory.reorder(indices)
+        index = torch.tensor(indices, device=self.device)
+        self._columns = {i: columns[index] for i, columns in self._columns.items()}
         self._set_starts([self._host_starts[i] for i in indices])
 
     @property

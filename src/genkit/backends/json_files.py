@@ -42,7 +42,7 @@ def ids_in(value: Any, where: str) -> Iterable[int]:
     if value is None:
         return ()
     ids = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(i, int) for i in ids):
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids):
         raise ModelLoadError(
             f"{where}: eos_token_id is {value!r}; it must be an id, or a list of ids"
         )

@@ -67,6 +67,7 @@ def load_model(folder: Path, config: Any, spec: PyTorch, device: torch.device) -
     module, report = loaded
     refuse_incomplete(folder, report)
     refuse_left_over(folder, module, report)
+    warn_of_untied_head(folder, module)
     try:
         return module.to(device).eval()
     except torch.OutOfMemoryError as error:
@@ -195,6 +196,20 @@ def refuse_left_over(folder: Path, module: Any, report: dict[str, Any]) -> None:
             )
     shown = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
     warnings.warn(f"{folder}: the model does not use {len(unused)} weights: {shown}", stacklevel=2)
+
+
+def warn_of_untied_head(folder: Path, module: Any) -> None:
+    """Warn where config.json ties the head to the embeddings and the weights have another one."""
+    config = module.config.get_text_config(decoder=True)
+    head, embeddings = module.get_output_embeddings(), module.get_input_embeddings()
+    if not getattr(config, "tie_word_embeddings", False) or head is None or embeddings is None:
+        return
+    if head.weight is not embeddings.weight and not torch.equal(head.weight, embeddings.weight):
+        warnings.warn(
+            f"{folder}: config.json ties the head to the embeddings, and the weights have a head "
+            "that differs; what is stored is used",
+            stacklevel=2,
+        )
 
 
 def _is_among(prefix: str, own: set[str]) -> bool:

@@ -16,6 +16,7 @@ from genkit.errors import ModelLoadError
 _LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
 _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
 _WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "sliding_window_size")
+_SHORT_SIGHTED = ("sliding_attention", "chunked_attention")
 _WIDTHS = ("hidden_size", "n_embd", "d_model")
 
 logger = logging.getLogger(__name__)
@@ -56,14 +57,14 @@ class Settings:
     def context_length(self, file: GraphFile) -> int | None:
         """The most tokens of one row, as far as the graph computes what the model does.
 
-        It has rotations for so many; and one that was made without the model's windows is right
-        until the first of them would leave a token out.
+        It has rotations or embeddings for so many; and one that was made without the model's
+        windows is right until the first of them would leave a token out.
         """
         said = [
             _first(self.config, _LENGTHS),
             *(_whole(each.get("context_length")) for each in (self.genai, self.export)),
         ]
-        known = [n for n in (*said, file.rotary_length) if n is not None]
+        known = [n for n in (*said, file.table_length) if n is not None]
         length = min(known, default=None)
         window = self.window()
         if window is not None and window < (length or math.inf) and self._leaves_out_window(file):
@@ -90,7 +91,7 @@ class Settings:
         Whether it slides or is a chunk makes no difference.
         """
         kinds = self.config.get("layer_types")
-        if isinstance(kinds, list) and not {"sliding_attention", "chunked_attention"} & set(kinds):
+        if isinstance(kinds, list) and not any(kind in kinds for kind in _SHORT_SIGHTED):
             return None
         if self.config.get("use_sliding_window") is False:
             return None
@@ -146,4 +147,8 @@ def _first(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
+    """A whole number above 0, also where it is written 8.0; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and value > 0 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,18 @@ _PREFERRED = ("model.onnx", "decoder_model_merged.onnx")
 """What exporters call the one graph that serves prefill and decoding."""
 
 _WHOLE = {onnx.TensorProto.INT32, onnx.TensorProto.INT64}
+_REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+
+_OF_DISTANCES = {"Add", "Sub", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
+"""Operators between which positions become a mask."""
+
+_TABLE_INPUT = {"GroupQueryAttention": slice(7, 8), "RotaryEmbedding": slice(2, 3)}
+"""Where the operators that know of positions take their table of rotations."""
+
+_SAME_VALUES = {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"}
+
+_KINDS = 4
+"""A table of no more rows is one of kinds of tokens, and not of positions."""
 
 _ROUNDING = {
     "DynamicQuantizeLinear",
@@ -40,10 +52,10 @@ class GraphFile:
             finds the old ones, and takes lengths and positions from the sum of the mask.
         windows: how far each attention sees that writes into the memory, the token itself included,
             in the order of layers; None: to the beginning.
-        numbers: whole numbers that stand alone in it, such as those that distances are
-            compared with.
+        numbers: whole numbers that it adds, subtracts or compares with, as distances are.
         forgets: whether a layer with a window may overwrite in it what no window holds any more.
-        rotary_length: how many positions its table of rotations has; None if it has none.
+        table_length: for how many positions it has rotations or embeddings; None if it computes
+            them, or keeps them where nobody can tell.
         rounds_activations: whether it rounds numbers to integers while it computes, so that how
             tokens are fed together changes results a little.
     """
@@ -54,7 +66,7 @@ class GraphFile:
     windows: tuple[int | None, ...]
     numbers: frozenset[int]
     forgets: bool
-    rotary_length: int | None
+    table_length: int | None
     rounds_activations: bool
 
 
@@ -69,6 +81,8 @@ def find_graph(folder: Path, file: str | None) -> Path:
         ModelLoadError: there is none, or several and no telling which.
     """
     if folder.is_file():
+        if file is not None:
+            raise ModelLoadError(f"{folder} is a graph itself; leave `file: {file}` out")
         return folder
     found = [path for inner in (folder, folder / "onnx") for path in sorted(inner.glob("*.onnx"))]
     names = [str(path.relative_to(folder)) for path in found]
@@ -98,32 +112,30 @@ def look_into(path: Path) -> GraphFile:
     """
     try:
         model = onnx.load(str(path), load_external_data=False)
-    except (DecodeError, OSError, ValueError) as error:
+        return _looked_into(path, model)
+    except (DecodeError, OSError, ValueError, TypeError, IndexError) as error:
         raise ModelLoadError(f"{path} cannot be read as an ONNX graph: {error}") from error
+
+
+def _looked_into(path: Path, model: Any) -> GraphFile:
     if not model.graph.node:
         raise ModelLoadError(f"{path} is no ONNX graph, or an empty one")
     graphs = list(_with_branches(model.graph))
     initializers = {each.name: each for graph in graphs for each in graph.initializer}
-    kept_outside = [
-        tensor
-        for tensor in initializers.values()
-        if tensor.data_location == onnx.TensorProto.EXTERNAL
-    ]
+    kept_outside = [tensor for tensor in initializers.values() if _lies_outside(tensor)]
     external = {_external(path, tensor) for tensor in kept_outside}
     nodes = [node for graph in graphs for node in graph.node]
     grouped = [node for node in nodes if node.op_type == "GroupQueryAttention"]
     attended = {node.input[3] for node in grouped if len(node.input) > 3}
     pasts = {each.name for each in model.graph.input if each.name.endswith((".key", ".keys"))}
-    tables = [initializers.get(name) for node in grouped for name in node.input[7:8]]
-    lengths = [table.dims[0] for table in tables if table is not None]
     return GraphFile(
         path=path,
         files=tuple(Stamp.of(file) for file in (path, *sorted(external))),
         shares_memory=bool(pasts) and attended == pasts,
         windows=tuple(map(_window, grouped)),
-        numbers=frozenset(_numbers(initializers.values(), nodes)),
+        numbers=frozenset(_numbers(initializers, nodes)),
         forgets=any(_whole(node, "sliding_window_cache") for node in grouped),
-        rotary_length=min(lengths, default=None),
+        table_length=min(_lengths_of_tables(initializers, nodes), default=None),
         rounds_activations=any(map(_rounds, nodes)),
     )
 
@@ -144,6 +156,10 @@ def _named_by_genai(folder: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def _lies_outside(tensor: Any) -> bool:
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
 def _external(path: Path, tensor: Any) -> Path:
     """The file that a tensor is kept in, checked: a short one is no error of ONNX Runtime's."""
     where = {entry.key: entry.value for entry in tensor.external_data}
@@ -162,13 +178,43 @@ def _external(path: Path, tensor: Any) -> Path:
     return file
 
 
-def _numbers(initializers: Iterable[Any], nodes: Iterable[Any]) -> Iterator[int]:
-    attributes = [each for node in nodes for each in node.attribute]
-    yield from (each.i for each in attributes if each.name == "value_int")
-    for tensor in (*initializers, *(each.t for each in attributes if each.HasField("t"))):
-        alone = math.prod(tensor.dims) == 1 and tensor.data_location != onnx.TensorProto.EXTERNAL
-        if alone and tensor.data_type in _WHOLE:
+def _numbers(initializers: Mapping[str, Any], nodes: Iterable[Any]) -> Iterator[int]:
+    constants = {
+        node.output[0]: each
+        for node in nodes
+        if node.op_type == "Constant"
+        for each in node.attribute
+    }
+    names = {name for node in nodes if node.op_type in _OF_DISTANCES for name in node.input}
+    for name in names:
+        constant = constants.get(name)
+        if constant is not None and constant.name == "value_int":
+            yield constant.i
+            continue
+        tensor = initializers.get(name) if constant is None else constant.t
+        alone = tensor is not None and math.prod(tensor.dims) == 1
+        if alone and tensor.data_type in _WHOLE and not _lies_outside(tensor):
             yield int(onnx.numpy_helper.to_array(tensor).item())
+
+
+def _lengths_of_tables(initializers: Mapping[str, Any], nodes: Iterable[Any]) -> Iterator[int]:
+    """How long the tables are that are read by position."""
+    made_by = {name: node for node in nodes for name in node.output}
+    for node in nodes:
+        names: Sequence[str] = node.input[_TABLE_INPUT.get(node.op_type, slice(0))]
+        if node.op_type == "Gather" and not _is_ids(node.input[1], made_by):
+            names = node.input[:1]
+        for table in (initializers.get(name) for name in names):
+            is_table = table is not None and len(table.dims) == 2 and table.data_type in _REAL
+            if is_table and table.dims[0] > _KINDS:
+                yield table.dims[0]
+
+
+def _is_ids(name: str, made_by: Mapping[str, Any]) -> bool:
+    """Whether a value is the ids that are fed, in whatever type and form."""
+    while (node := made_by.get(name)) is not None and node.op_type in _SAME_VALUES:
+        name = node.input[0]
+    return name == "input_ids"
 
 
 def _window(node: Any) -> int | None:

@@ -107,6 +107,12 @@ class Graph:
     past: tuple[LayerPorts, ...]
 
     @property
+    def dtype(self) -> torch.dtype:
+        """In what precision it computes, as far as its past and its logits show."""
+        dtypes = {self.logits.dtype, *(ports.past.dtype for ports in self.past)}
+        return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+
+    @property
     def is_cut(self) -> bool:
         """Whether logits are only those of the last positions fed, be they tokens or padding."""
         return self.takes_num_kept or self.gives_last_only
@@ -133,7 +139,9 @@ def read_graph(path: Path, inputs: Iterable[Any], outputs: Iterable[Any]) -> Gra
         ModelLoadError: it is no graph of a causal language model, or one that asks for something
             that genkit does not know.
     """
-    taken, given = _ports(path, inputs), _ports(path, outputs)
+    # An output that nobody reads may be of any type.
+    read = [each for each in outputs if each.type in _DTYPES]
+    taken, given = _ports(path, inputs), _ports(path, read)
     past = _past(path, taken, given)
     rest = {name: port for name, port in taken.items() if not _past_name(name)}
     roles = {role: port for name, port in rest.items() if (role := _ROLES.get(name))}
@@ -148,6 +156,8 @@ def read_graph(path: Path, inputs: Iterable[Any], outputs: Iterable[Any]) -> Gra
         raise ModelLoadError(
             f"{path} gives no `logits` but {_listed(given)}; export the model for text generation"
         )
+    if not given["logits"].dtype.is_floating_point:
+        raise ModelLoadError(f"{path} gives `logits` that are whole numbers; no language model")
     return Graph(
         path=path,
         ids=roles["ids"],

@@ -36,7 +36,7 @@ class OnnxModel:
         settings: the files beside it.
         tokenizer: the model's own, None if it has none.
         name: what the user called it.
-        prefill_chunk: how many columns a forward takes at most; None: all of them.
+        prefill_chunk: how many places a forward takes at most, rows by columns; None: all of them.
         cache_dtype: what keys and values are kept in between forwards; None: as the graph has them.
 
     Raises:
@@ -87,7 +87,7 @@ class OnnxModel:
     @property
     def takes_one_row(self) -> bool:
         """Whether the graph is made for one row, and cannot be fed several at once."""
-        return self.graph.ids.shape[0] == 1
+        return self.graph.ids.shape[:1] == (1,)
 
     @property
     def last(self) -> Callable[[torch.Tensor, Cache, int], torch.Tensor]:
@@ -111,7 +111,7 @@ class OnnxModel:
             `[batch, n, vocab_size]`, float64 for a float64 graph and float32 for all others.
         """
         columns: Any = cache
-        *first, (start, end) = pieces(input_ids.shape[1], n, self._chunk)
+        *first, (start, end) = pieces(input_ids.shape[1], n, self._chunk(len(input_ids)))
         for piece in first:
             self._feed(input_ids[:, slice(*piece)], columns, 1)
         return self._feed(input_ids[:, start:end], columns, n)
@@ -173,16 +173,18 @@ class OnnxModel:
             "graph": str(self.graph.path),
             "provider": self.provider,
             "device": str(self.device),
-            "dtype": _name_of(self.graph.logits.dtype),
+            "dtype": _name_of(self.graph.dtype),
             "vocab_size": self.vocab_size,
             "context_length": self.context_length,
             "eos_token_ids": sorted(self.eos_token_ids),
             "supports": sorted(self.supports),
         }
 
-    @property
-    def _chunk(self) -> int | None:
-        return self.prefill_chunk if self.graph.past else None
+    def _chunk(self, num_rows: int) -> int | None:
+        """The most columns of a forward: what it computes at each place takes memory."""
+        if self.prefill_chunk is None or not self.graph.past:
+            return None
+        return max(1, self.prefill_chunk // num_rows)
 
     def _feed(self, input_ids: torch.Tensor, cache: Any, n: int) -> torch.Tensor:
         """One forward pass."""
@@ -226,8 +228,9 @@ class OnnxModel:
             return None
         if self.file.shares_memory:
             raise ModelLoadError(
-                f"{asked}: {path} writes into its past itself, and in {_name_of(own)}; export it "
-                "with that precision, or leave the option out"
+                f"{asked}: {path} writes into its past itself, and in {_name_of(own)}; leave the "
+                "option out, or take a graph that returns its past (of the exporters "
+                "'transformers' and 'optimum')"
             )
         if dtype.itemsize >= own.itemsize:
             raise ModelLoadError(

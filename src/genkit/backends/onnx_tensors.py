@@ -8,6 +8,7 @@ import onnxruntime as ort
 import torch
 
 from genkit.backends.onnx_graph import Graph, Port
+from genkit.errors import ModelOutputError
 
 
 def lend(tensor: torch.Tensor) -> Any:
@@ -83,9 +84,17 @@ def bind_facts(
 
 
 def run(session: Any, binding: Any, device: torch.device) -> None:
-    """Run what is bound. On a GPU ONNX Runtime has its own stream: each waits for the other."""
+    """Run what is bound. On a GPU ONNX Runtime has its own stream: each waits for the other.
+
+    Raises:
+        ModelOutputError: ONNX Runtime could not.
+    """
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
-    session.run_with_iobinding(binding)
+    try:
+        session.run_with_iobinding(binding)
+    except Exception as error:  # its classes have no common base but this one
+        words = " ".join(str(error).split())
+        raise ModelOutputError(f"ONNX Runtime could not run the graph: {words}") from error
     if device.type == "cuda":
         binding.synchronize_outputs()

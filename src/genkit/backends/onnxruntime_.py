@@ -39,7 +39,7 @@ class OnnxRuntime(Backend):
         default_factory=dict, description="of that provider, by ONNX Runtime's names"
     )
     threads: int | None = Field(
-        None, ge=1, description="on the CPU; by default as many as there are cores"
+        None, ge=1, le=1024, description="on the CPU; by default as many as there are cores"
     )
     optimization: Literal["none", "basic", "extended", "all"] = Field(
         "all", description="how far ONNX Runtime rewrites the graph before it runs it"
@@ -47,7 +47,8 @@ class OnnxRuntime(Backend):
     prefill_chunk: int | None = Field(
         512,
         ge=1,
-        description="the most prompt tokens of one forward pass; fewer take less memory",
+        description="the most prompt tokens of one forward pass, those of all rows together; fewer "
+        "take less memory",
     )
     cache_dtype: Literal["float16", "bfloat16"] | None = Field(
         None,
@@ -108,7 +109,7 @@ class OnnxRuntime(Backend):
             cache_dtype=None if spec.cache_dtype is None else getattr(torch, spec.cache_dtype),
         )
         check_vocabulary(tokenizer, model.vocab_size)
-        is_rough = model.rounds or graph.logits.dtype in _ROUGH
+        is_rough = model.rounds or graph.dtype in _ROUGH
         model.supports = Trial(model, str(path), is_rough=is_rough).supports()
         return model
 

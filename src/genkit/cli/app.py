@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -105,6 +106,7 @@ def run(argv: Sequence[str] | None) -> int:
     if argv is None:
         argv = sys.argv[1:]
         _never_fail_to_print()
+        _end_tidily()
     settings = Settings()
     with _warnings_shown():
         try:
@@ -127,6 +129,17 @@ def _flush() -> int:
         errors.drop_output()
         return status
     return 0
+
+
+def _end_tidily() -> None:
+    """End on a signal as on an error: what is half done is undone, programs that run are ended."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_DFL:
+            signal.signal(getattr(signal, name), end)
 
 
 def _never_fail_to_print() -> None:

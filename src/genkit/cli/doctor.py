@@ -34,6 +34,8 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "gguf", "numpy", "pydantic",
 _OPTIONAL = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "onnxruntime-genai": "export",
+    "onnxscript": "export",
     "optimum-onnx": "optimum",
     "matplotlib": "plots",
 }
@@ -225,7 +227,8 @@ def _sections(report: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str
 def _advice(package: dict[str, Any]) -> str:
     if package["version"] is not None:
         return str(package["version"])
-    return f"not installed; pip install 'lm-genkit[{package['extra']}]' brings it"
+    where = ", into an environment of its own," if package["extra"] == "optimum" else ""
+    return f"not installed; pip install 'lm-genkit[{package['extra']}]'{where} brings it"
 
 
 def _words(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from genkit.backends.base import ModelSource, Progress
 from genkit.backends.json_files import EXPORT_REPORT
 from genkit.backends.pytorch import PyTorch
-from genkit.errors import InputError
+from genkit.errors import InputError, UnsupportedError
 from genkit.exporters.base import Exporter, Precision
 from genkit.exporters.checking import Comparison, compare
 from genkit.exporters.packages import versions
@@ -108,6 +108,8 @@ def export(
     check_source(source)
     with _appearing(out) as part:
         exporter.write(source, part, report)
+        if not any(part.rglob("*.onnx")):
+            raise UnsupportedError(f"the exporter {exporter.type!r} has written no graph")
         copy_settings(source, part)
         report("comparing the graph with the model")
         original = PyTorch.wrap(load_module(source))
@@ -126,8 +128,12 @@ def refuse_occupied(out: Path) -> None:
     Raises:
         InputError: it is.
     """
+    if out.is_symlink():
+        raise InputError(f"{out} is a link; name a new folder")
     if out.is_dir() and any(out.iterdir()):
         raise InputError(f"{out} is not empty; name a new folder, or empty this one")
+    if out.is_dir() and out.resolve() == Path.cwd():
+        raise InputError(f"{out} is the folder that you are in; name a new one")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; name a new folder")
     if not out.absolute().parent.is_dir():
@@ -152,13 +158,21 @@ def _load(folder: Path, provider: str) -> Any:
 def _appearing(out: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `out` if all goes well, and is gone otherwise."""
     part = out.absolute().with_name(f"{out.name}.part-{uuid.uuid4().hex[:8]}")
-    part.mkdir()
+    try:
+        part.mkdir()
+    except OSError as error:
+        raise InputError(f"{out} cannot be made: {error.strerror}; name another folder") from error
     try:
         yield part
         for path in part.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # libraries write some for the owner only
-        if out.is_dir():
-            out.rmdir()
-        part.rename(out)
+        try:
+            if out.is_dir():
+                out.rmdir()
+            part.rename(out)
+        except OSError as error:
+            raise InputError(
+                f"{out} has been taken meanwhile ({error.strerror}); export into another folder"
+            ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)  # there is none if all went well

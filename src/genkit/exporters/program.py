@@ -34,29 +34,29 @@ def run_python(arguments: Sequence[str], purpose: str, python: str = sys.executa
     # What is called like a library and lies in the user's folder must not be imported; and nothing
     # is to be asked of the hub about a model that is a folder here.
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "HF_HUB_OFFLINE": "1"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
         try:
+            # Into a file: a pipe would be waited for as long as any program that was started on the
+            # way holds it.
             done = subprocess.run(
                 [os.path.abspath(python) if os.sep in python else python, *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 env=environment,
                 cwd=folder,
             )
         except OSError as error:
             raise UnsupportedError(f"{purpose}: {python} cannot be run: {error.strerror}") from None
+        output.seek(0)
+        printed = output.read().decode(errors="replace")
     if done.returncode < 0:
         raise UnsupportedError(
             f"{purpose}: it was ended from outside, by signal {-done.returncode}; signal 9 often "
             "means that memory was short"
-        ) from ProgramFailedError(done.stdout)
+        ) from ProgramFailedError(printed)
     if done.returncode:
-        raise UnsupportedError(f"{purpose}: {reason(done.stdout)}") from ProgramFailedError(
-            done.stdout
-        )
+        raise UnsupportedError(f"{purpose}: {reason(printed)}") from ProgramFailedError(printed)
 
 
 class ProgramFailedError(Exception):

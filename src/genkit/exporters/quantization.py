@@ -29,10 +29,12 @@ def code_weights(path: Path, precision: Precision, progress: Progress) -> None:
         progress: told that it begins.
 
     Raises:
-        UnsupportedError: no product of the graph has constant weights.
+        UnsupportedError: there is no graph, or none of its products has constant weights.
     """
     if precision not in _BITS:
         return
+    if not path.is_file():
+        raise UnsupportedError(f"there is no graph whose weights could be coded as {precision}")
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 

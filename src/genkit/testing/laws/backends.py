@@ -32,7 +32,8 @@ def same_as_on(other: Model) -> Law:
         first, second = trace_run(pipeline, *arguments), trace_run(twin, *arguments)
         return Comparison.of(pipeline, twin).rows(first, second, "here and on the other backend")
 
-    return Law(NAME, "the same tokens on another backend, and the logits up to rounding", check)
+    statement = "the same tokens on another backend, and the logits up to rounding"
+    return Law(NAME, statement, check, other=other)
 
 
 def _difference(model: Model, other: Model) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from genkit.core.contracts import GRADES, capabilities_of, name_of
+from genkit.core.contracts import GRADES, Model, capabilities_of, name_of
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import grade_of, rounds
@@ -30,6 +30,7 @@ class Law:
         needs: capabilities of model and cache together, without which it says nothing.
         needs_tokenizer: whether it is about text.
         needs_tokens: how many tokens the model's context must hold.
+        other: another model that it compares with; None: there is none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Law:
     needs: frozenset[str] = frozenset()
     needs_tokenizer: bool = False
     needs_tokens: int = 0
+    other: Model | None = None
 
     def why_not(self, pipeline: Pipeline) -> str:
         """Why the law says nothing about a pipeline; empty if it does."""
@@ -79,10 +81,15 @@ class Law:
     def verdict(self, found: Finding, *, model_rounds: bool = False) -> Verdict:
         """What a finding says about the law.
 
+        Args:
+            found: what was seen.
+            model_rounds: whether the model does that it was seen with; the other one is asked.
+
         A model that rounds what flows through it turns a difference of 1e-5 into one of its own
         steps, so that unequal logits are no proof, and equal ones are luck. Its error is measured.
         """
         measured = ""
+        model_rounds = model_rounds or rounds(self.other)
         if model_rounds and not found.mismatches and found.worst_logit_error > 0:
             measured = (
                 f"measured, as the model rounds while it computes: the logits differ by up to "
