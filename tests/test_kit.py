@@ -126,7 +126,12 @@ def test_a_backend_is_loaded_with_the_registered_names(kit):
 
 
 def test_parts_are_listed_by_kind(kit):
-    assert [part.name for part in kit.parts("sampler")] == ["categorical", "greedy"]
+    assert [part.name for part in kit.parts("sampler")] == [
+        "adaptive_p",
+        "categorical",
+        "greedy",
+        "mirostat",
+    ]
     assert {part.kind for part in kit.parts()} >= {"backend", "sampler", "stop_criterion"}
     with pytest.raises(UnknownNameError, match="did you mean 'sampler'"):
         kit.parts("samplers")

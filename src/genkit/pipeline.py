@@ -17,6 +17,7 @@ import torch
 from genkit.components.base import Component, Context, check_token_ids
 from genkit.components.caches import Dynamic
 from genkit.components.contexts import Text
+from genkit.components.fast_chain import collapsed
 from genkit.components.samplers import Greedy
 from genkit.components.stopping import Eos, check_lengths, with_limit
 from genkit.core import contracts
@@ -200,7 +201,7 @@ class Pipeline:
         ]
         run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
-        first = parts.bind(groups[0])
+        first = collapsed(parts.bind(groups[0]))
         transcript = Transcript(run, logprobs)
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
@@ -270,7 +271,7 @@ class Pipeline:
         num_ids = None if self.tokenizer is None else self.tokenizer.vocab_size
         model = GuardedModel(self.model, "model", num_ids)
         for i, group in enumerate(groups):
-            bound = parts.bind(group) if i else first
+            bound = collapsed(parts.bind(group)) if i else first
             with closing(bound.steps(model)) as steps:
                 yield from steps
 

@@ -279,7 +279,10 @@ def test_output_that_nobody_reads_is_quiet(
     ("options", "words"),
     [
         ({"processors": [{"type": "temprature", "temperature": 1}]}, ["'temperature'", "line"]),
-        ({"processors": [{"type": "temperature", "temperature": 0}]}, ["sampler: {type: greedy}"]),
+        (
+            {"processors": [{"type": "temperature", "temperature": -1}]},
+            ["processors.0.temperature", "greater than or equal to 0"],
+        ),
         ({"processors": [{"type": "top_k", "k": 0}]}, ["processors.0.k", "found"]),
         ({"processors": [{"type": "top_p", "p": 1.5}]}, ["processors.0.p", "1.5"]),
         ({"processors": [{"type": "top_p", "q": 0.5}]}, ["no such option", "p"]),

@@ -18,11 +18,16 @@ def test_json_lists_every_part_with_its_options(genkit: Any) -> None:
         "genkit.components.processors.top_k:TopK",
     )
     assert top_k["summary"]
-    [option] = top_k["options"]
+    option, *others = top_k["options"]
+    assert [other["name"] for other in others] == ["ties", "min_keep"]
     assert (option["name"], option["required"], option["type"]) == ("k", True, "integer >= 1")
     assert parts["backend", "tiny"]["plugin"] == "models"
     strings = parts["stop_criterion", "stop_strings"]["options"]
-    assert [(o["name"], o["default"]) for o in strings] == [("strings", None), ("include", False)]
+    assert [(o["name"], o["default"]) for o in strings] == [
+        ("strings", None),
+        ("include", False),
+        ("min_new_tokens", 0),
+    ]
 
 
 @pytest.mark.parametrize(

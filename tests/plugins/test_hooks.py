@@ -67,7 +67,7 @@ def test_built_in_parts_come_through_the_same_hooks():
     implemented = [hook for hook in PART_HOOKS.values() if hasattr(builtin, hook)]
     announced = [item.name for hook in implemented for item in getattr(builtin, hook)()]
     assert sorted(part.name for part in registry.parts()) == sorted(announced)
-    assert registry.names("sampler") == ["categorical", "greedy"]
+    assert registry.names("sampler") == ["adaptive_p", "categorical", "greedy", "mirostat"]
     assert {part.plugin.name for part in registry.parts()} == {"genkit"}
 
 

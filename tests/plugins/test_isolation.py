@@ -41,7 +41,13 @@ def test_one_that_cannot_be_imported_is_left_out_with_one_line(install, find, ca
     install("good", GOOD.format(name="x"))
     install("broken", BREAKING[how])
     plugins = PluginManager()
-    assert plugins.registry.names("sampler") == ["categorical", "greedy", "x"]
+    assert plugins.registry.names("sampler") == [
+        "adaptive_p",
+        "categorical",
+        "greedy",
+        "mirostat",
+        "x",
+    ]
     assert find(plugins, "broken").state == "broken"
     [record] = caplog.records
     message = record.getMessage()
@@ -317,5 +323,5 @@ def test_a_plugin_that_fails_at_its_commands_adds_none_and_loses_its_parts(find,
     assert app.registered_commands == []
     assert find(plugins, "commands").state == "broken"
     assert find(plugins, "commands").parts == ()
-    assert plugins.registry.names("sampler") == ["categorical", "greedy"]
+    assert plugins.registry.names("sampler") == ["adaptive_p", "categorical", "greedy", "mirostat"]
     assert "RuntimeError: no" in caplog.text

@@ -2,7 +2,8 @@
 
 import pytest
 
-from genkit.recipes.order import order_warnings
+from genkit.core.run import Run
+from genkit.recipes.order import NEUTRAL, order_warnings
 
 BOUNDED = [{"type": "eos"}, {"type": "answer_limit", "limit": 5}]
 TEMPERATURE = {"type": "temperature", "temperature": 0.8}
@@ -10,6 +11,10 @@ TOP_K = {"type": "top_k", "k": 5}
 TOP_P = {"type": "top_p", "p": 0.9}
 MIN_P = {"type": "min_p", "min_p": 0.1}
 PENALTY = {"type": "repetition_penalty", "penalty": 1.1}
+SUPPRESS = {"type": "suppress_tokens", "token_ids": [2]}
+ALLOW = {"type": "allowed_tokens", "token_ids": [1, 2]}
+FORCED = {"type": "forced_bos", "token_id": 2}
+BIASED = {"token_ids": [1], "bias": 2.0}
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def warnings(kit):
             "version": 1,
             "backend": {"type": "fake", "model": "m"},
             "processors": processors,
-            "sampler": {"type": sampler},
+            "sampler": {"type": sampler} if isinstance(sampler, str) else sampler,
             "stop_criteria": stop_criteria,
         }
         return order_warnings(kit.recipe(recipe))
@@ -47,9 +52,172 @@ def test_a_penalty_after_a_truncation_comes_too_late(warnings, first):
     assert "cannot bring back" in warning
 
 
-def test_the_same_processor_twice(warnings):
-    [warning] = warnings([TOP_K, TOP_K])
-    assert "processors.0 and processors.1 are the same top_k" in warning
+@pytest.mark.parametrize(
+    "second",
+    [{"type": "token_bias", "biases": {1: 2.0}}, {"type": "sequence_bias", "sequences": [BIASED]}],
+)
+def test_a_bias_after_a_truncation_comes_too_late(warnings, second):
+    [warning] = warnings([TOP_K, second])
+    assert "the bias cannot bring back" in warning
+    assert warnings([second, TOP_K]) == []
+
+
+def test_a_watermark_after_a_truncation_is_weaker(warnings):
+    mark = {"type": "watermark", "scheme": {"type": "green_list"}}
+    [warning] = warnings([TOP_P, mark])
+    assert "only choose among the tokens that are left" in warning
+
+
+def test_a_mask_after_a_truncation_may_forbid_all(warnings):
+    [warning] = warnings([TOP_K, SUPPRESS])
+    assert "may forbid all tokens" in warning
+    assert warnings([SUPPRESS, TOP_K]) == []
+
+
+def test_min_p_before_top_p(warnings):
+    [warning] = warnings([MIN_P, TOP_P])
+    assert "processors.0 (min_p) comes before processors.1 (top_p): the mass is counted" in warning
+    assert warnings([TOP_P, MIN_P]) == []
+
+
+def test_a_temperature_of_0_takes_what_a_filter_has_kept_anyway(warnings):
+    assert warnings([TOP_P, {"type": "temperature", "temperature": 0}]) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (TOP_K, TOP_K, "are the same top_k: the second does nothing"),
+        (TOP_P, TOP_P, "are the same top_p: the second takes its share"),
+        (TEMPERATURE, TEMPERATURE, "are the same temperature: they multiply"),
+        (PENALTY, PENALTY, "are the same repetition_penalty: both are applied"),
+        (TOP_P, {**TOP_P, "p": 0.8}, "are both top_p: the second takes its share"),
+        (TEMPERATURE, {**TEMPERATURE, "temperature": 0.5}, "they multiply, to 0.4"),
+        (TOP_K, {**TOP_K, "k": 9}, "processors.1 (top_k) does nothing: processors.0 has left 5"),
+        ({**TOP_K, "k": 9}, TOP_K, "processors.0 (top_k) does nothing: processors.1 leaves 5"),
+        (MIN_P, {**MIN_P, "min_p": 0.2}, "processors.0 (min_p) does nothing"),
+        ({**MIN_P, "min_p": 0.2}, MIN_P, "processors.1 (min_p) does nothing"),
+    ],
+)
+def test_the_same_type_twice(warnings, first, second, reason):
+    [warning] = warnings([first, second])
+    assert reason in warning
+
+
+def test_two_top_k_that_both_do_something(warnings):
+    kept = {"type": "top_k", "k": 5, "ties": "keep"}
+    assert warnings([kept, {"type": "top_k", "k": 6}]) == []
+    assert warnings([{"type": "top_k", "k": 9}, TEMPERATURE, TOP_K]) == []
+
+
+NEUTRAL_PARTS = [
+    {"type": "bad_words"},
+    {"type": "begin_suppress_tokens", "token_ids": []},
+    {"type": "dry", "multiplier": 0, "breakers": []},
+    {"type": "dynamic_temperature", "low": 1, "high": 1},
+    {"type": "epsilon", "epsilon": 0},
+    {"type": "eta", "epsilon": 0},
+    {"type": "frequency_penalty", "penalty": 0},
+    {"type": "length_decay", "start": 1, "factor": 1},
+    {"type": "min_length", "limit": 0},
+    {"type": "min_new_tokens", "limit": 0},
+    {"type": "min_p", "min_p": 0},
+    {"type": "presence_penalty", "penalty": 0},
+    {"type": "prompt_repetition_penalty", "penalty": 1},
+    {"type": "repetition_penalty", "penalty": 1},
+    {"type": "repetition_penalty", "penalty": 2, "window": 0},
+    {"type": "sequence_bias", "sequences": []},
+    {"type": "smoothing", "factor": 0},
+    {"type": "suppress_tokens", "token_ids": []},
+    {"type": "tail_free", "z": 1},
+    {"type": "temperature", "temperature": 1},
+    {"type": "token_bias", "biases": {}},
+    {"type": "top_a", "a": 0},
+    {"type": "top_p", "p": 1},
+    {"type": "typical_p", "p": 1},
+    {"type": "xtc", "probability": 0},
+    {"type": "xtc", "probability": 1, "threshold": 0.6},
+]
+
+
+@pytest.mark.parametrize("part", NEUTRAL_PARTS, ids=lambda part: part["type"])
+def test_neutral_parts_do_nothing(warnings, kit, part):
+    [warning] = warnings([part])
+    assert warning == f"processors.0 ({part['type']}) does nothing: its options are neutral."
+    # It is what the part itself says: there is nothing to bind.
+    options = {name: value for name, value in part.items() if name != "type"}
+    spec = kit.registry.part_class("logits_processor", part["type"])(**options)
+    run = Run(((0,),), (0,), (0,), (9,), (0,), vocab_size=16, eos_token_ids=frozenset({1}))
+    assert spec.bind(run) is None
+
+
+def test_all_types_that_can_be_neutral_are_tried():
+    assert {part["type"] for part in NEUTRAL_PARTS} == NEUTRAL.keys()
+
+
+@pytest.mark.parametrize("one", [{"type": "top_k", "k": 1}, {**TEMPERATURE, "temperature": 0}])
+def test_nothing_matters_once_a_single_token_is_left(warnings, one):
+    found = warnings([PENALTY, one, {"type": "renormalize"}, SUPPRESS, FORCED, SUPPRESS])
+    idle = [warning for warning in found if "leaves a single token" in warning]
+    assert [warning.partition(")")[0] for warning in idle] == [
+        "processors.2 (renormalize",
+        "processors.3 (suppress_tokens",
+    ]
+    assert "changes nothing any more" in idle[0]
+    assert "can only forbid it" in idle[1]
+
+
+@pytest.mark.parametrize(
+    ("processors", "reason"),
+    [
+        ([ALLOW, {**SUPPRESS, "token_ids": [1, 2]}], "allows token 1, and processors.1"),
+        ([ALLOW, {**SUPPRESS, "token_ids": [1, 2]}], "nothing is left, which ends the run"),
+        ([SUPPRESS, ALLOW], "processors.1 (allowed_tokens) allows token 2"),
+        ([SUPPRESS, ALLOW], "it never comes"),
+        ([FORCED, SUPPRESS], "where it is forced nothing is left"),
+        ([SUPPRESS, FORCED], "where it is forced it comes all the same"),
+        ([FORCED, {"type": "bad_words", "token_ids": [[2], [3, 4]]}], "nothing is left"),
+        ([FORCED, {"type": "token_bias", "biases": {2: "-inf"}}], "nothing is left"),
+        ([{"type": "forced_eos", "token_ids": [2]}, SUPPRESS], "nothing is left"),
+        ([{"type": "token_bias", "biases": {2: 1.0}}, SUPPRESS], "favours token 2"),
+        ([{**FORCED, "token_id": 5}, ALLOW], "forces token 5, which processors.1"),
+    ],
+)
+def test_tokens_that_one_wants_and_another_forbids(warnings, processors, reason):
+    found = warnings(processors)
+    assert len(found) == 1
+    assert reason in found[0]
+
+
+def test_tokens_that_nobody_disputes(warnings):
+    assert warnings([{**SUPPRESS, "token_ids": [7]}, FORCED, {"type": "forced_eos"}]) == []
+    assert warnings([{"type": "token_bias", "biases": {2: -1.0}}, SUPPRESS]) == []
+    assert warnings([FORCED, ALLOW]) == []
+    assert warnings([ALLOW, {**FORCED, "token_id": 5}]) == []
+
+
+def test_mirostat_needs_all_tokens(warnings):
+    [warning] = warnings([TEMPERATURE, TOP_K], sampler="mirostat")
+    assert "processors.1 (top_k) comes before mirostat" in warning
+    assert warnings([PENALTY, TEMPERATURE], sampler="mirostat") == []
+
+
+def test_adaptive_p_needs_all_but_the_tail(warnings):
+    adaptive = {"type": "adaptive_p", "target": 0.5}
+    [warning] = warnings([MIN_P, TOP_K], sampler=adaptive)
+    assert "processors.1 (top_k) comes before adaptive_p" in warning
+
+
+@pytest.mark.parametrize(
+    ("least", "most"), [("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")]
+)
+def test_a_least_length_above_the_greatest(warnings, least, most):
+    stop_criteria = [{"type": "eos"}, {"type": most, "limit": 5}]
+    [warning] = warnings([{"type": least, "limit": 6}], stop_criteria=stop_criteria)
+    assert "forbids the end until 6 tokens" in warning
+    assert warnings([{"type": least, "limit": 5}], stop_criteria=stop_criteria) == []
+    endless = warnings([{"type": least, "limit": 6}], stop_criteria=stop_criteria[1:])
+    assert not any("no answer ends" in warning for warning in endless)
 
 
 def test_greedy_makes_what_keeps_the_most_probable_token_idle(warnings):

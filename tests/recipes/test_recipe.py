@@ -95,7 +95,11 @@ def test_a_bare_stop_string_is_one_string(kit, write):
         ("processors:", "processors", "found nothing"),
         ("sampler: greedy", "sampler", "{type: greedy}, found text 'greedy'"),
         ("sampler: [greedy]", "sampler", "found a list"),
-        ("sampler: {}", "sampler.type", "known: categorical, fragile, greedy"),
+        (
+            "sampler: {}",
+            "sampler.type",
+            "known: adaptive_p, categorical, fragile, greedy, mirostat",
+        ),
         ("sampler: {type: 3}", "sampler.type", "found number 3"),
     ],
 )
@@ -124,7 +128,7 @@ def test_a_misspelt_name_tells_the_nearest_or_where_it_belongs(kit, write, secti
 
 def test_the_known_names_are_listed(kit, write):
     [(_, _, message)] = problems(kit, write("sampler: {type: mirrostat}"))
-    assert "known: categorical, fragile, greedy" in message
+    assert "known: adaptive_p, categorical, fragile, greedy, mirostat" in message
 
 
 def test_everything_wrong_is_reported_at_once(kit, write):
@@ -411,7 +415,7 @@ def test_an_option_called_self_is_unknown(kit, write):
     path = write("processors:\n  - {type: top_k, k: 1, self: 1}")
     [(line, where, message)] = problems(kit, path)
     assert (line, where) == (4, "processors.0.self")
-    assert message == "there is no such option; options: k"
+    assert message == "there is no such option; options: k, min_keep, ties"
 
 
 @pytest.mark.parametrize("says", ["raises", "text", "none_after_two"])

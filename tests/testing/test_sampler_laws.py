@@ -8,14 +8,19 @@ import torch
 
 from genkit.components.base import Sampler
 from genkit.components.caches import Dynamic
-from genkit.components.samplers import Categorical, Greedy
+from genkit.components.samplers import AdaptiveP, Categorical, Greedy, Mirostat
 from genkit.core.contracts import name_of
 from genkit.kit import Kit
 from genkit.testing import LawBroken, check_sampler
 from genkit.testing.laws.history import History, Row
 from genkit.testing.laws.sampler import DRAWS_BY_PROBABILITY, SAMPLER_LAWS
 
-BUILT_IN = [(Greedy(), False), (Categorical(), True)]
+BUILT_IN = [
+    (Greedy(), False),
+    (Categorical(), True),
+    (Mirostat(), False),
+    (AdaptiveP(target=0.3), False),
+]
 
 
 def test_every_registered_sampler_is_checked() -> None:
@@ -23,7 +28,9 @@ def test_every_registered_sampler_is_checked() -> None:
     assert {part.type for part, _ in BUILT_IN} == registered
 
 
-@pytest.mark.parametrize(("part", "distribution"), BUILT_IN, ids=["greedy", "categorical"])
+@pytest.mark.parametrize(
+    ("part", "distribution"), BUILT_IN, ids=[part.type for part, _ in BUILT_IN]
+)
 def test_built_in_samplers_keep_the_laws(part: Sampler, distribution: bool) -> None:
     check_sampler(part, distribution=distribution)
 

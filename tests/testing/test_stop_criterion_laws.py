@@ -8,8 +8,11 @@ import torch
 from genkit.components.base import StopCriterion
 from genkit.components.stopping import (
     Eos,
+    LowConfidence,
     MaxLength,
     MaxNewTokens,
+    Repeating,
+    StopRegex,
     StopStrings,
     StopTokenIds,
     TimeLimit,
@@ -24,6 +27,9 @@ BUILT_IN = [
     Eos(),
     StopTokenIds(token_ids=(3, 5)),
     StopStrings(strings=("ab", "bca")),
+    StopRegex(patterns=("a+b", r"bc\d"), longest=8),
+    LowConfidence(patience=2),
+    Repeating(max_period=2, times=2),
     MaxNewTokens(limit=3),
     MaxLength(limit=5),
     TimeLimit(seconds=3600),

@@ -85,7 +85,7 @@ def test_recipes_are_accepted_and_come_back(data) -> None:
 def test_every_registered_part_is_in_some_recipe() -> None:
     drawn = set()
 
-    @settings(max_examples=200, database=None, deadline=None, derandomize=True)
+    @settings(max_examples=1000, database=None, deadline=None, derandomize=True)
     @given(strategies.recipes(KIT))
     def collect(data) -> None:
         drawn.update(re.findall(r"'type': '(\w+)'", repr(data)))

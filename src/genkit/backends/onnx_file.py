@@ -192,8 +192,9 @@ def _numbers(initializers: Mapping[str, Any], nodes: Iterable[Any]) -> Iterator[
             yield constant.i
             continue
         tensor = initializers.get(name) if constant is None else constant.t
-        alone = tensor is not None and math.prod(tensor.dims) == 1
-        if alone and tensor.data_type in _WHOLE and not _lies_outside(tensor):
+        if tensor is None or tensor.data_type not in _WHOLE or _lies_outside(tensor):
+            continue
+        if math.prod(tensor.dims) == 1:
             yield int(onnx.numpy_helper.to_array(tensor).item())
 
 
@@ -204,8 +205,8 @@ def _lengths_of_tables(initializers: Mapping[str, Any], nodes: Iterable[Any]) ->
         names: Sequence[str] = node.input[_TABLE_INPUT.get(node.op_type, slice(0))]
         if node.op_type == "Gather" and not _is_ids(node.input[1], made_by):
             names = node.input[:1]
-        for table in (initializers.get(name) for name in names):
-            is_table = table is not None and len(table.dims) == 2 and table.data_type in _REAL
+        for table in (initializers[name] for name in names if name in initializers):
+            is_table = len(table.dims) == 2 and table.data_type in _REAL
             if is_table and table.dims[0] > _KINDS:
                 yield table.dims[0]
 

@@ -1,4 +1,7 @@
-"""`genkit recipes`: named recipes, and what is in a recipe."""
+"""`genkit recipes`: named recipes, and what is in a recipe.
+
+`import` and `diff` have files of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from genkit.cli import options
+from genkit.cli import options, recipe_diff, recipe_import
 from genkit.cli.output import print_json, print_table
 from genkit.cli.settings import settings_of
 from genkit.errors import GenkitError, RecipeError
@@ -18,7 +21,7 @@ app = typer.Typer(
     name="recipes",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, show and check recipes.",
+    help="List, show, check, compare and import recipes.",
 )
 
 _Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or a named recipe.")]
@@ -26,6 +29,8 @@ _Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, o
 
 def add_to(parent: typer.Typer) -> None:
     """Register the commands."""
+    recipe_import.add_to(app)
+    recipe_diff.add_to(app)
     parent.add_typer(app)
 
 

@@ -119,6 +119,14 @@ class LogitsProcessor(Component):
     """Whether it may forbid every token of a row that has allowed ones, which ends the run."""
     may_allow: ClassVar[bool] = False
     """Whether it may allow a token that is forbidden already, as one that forces tokens does."""
+    acts_on_allowed: ClassVar[bool] = False
+    """Whether it looks at nothing but the logits of the allowed tokens of a row, in the order of
+    ids, so that it may be called with these alone.
+
+    One that does may also have ``narrow(row) -> candidates or None``: what it makes of a
+    `candidates.Row`, with every token that it keeps among the candidates; None where it takes the
+    whole row to know. Then a chain that ends with a draw looks at candidates only.
+    """
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The new logits. Parts with state give another callable from `bind`."""

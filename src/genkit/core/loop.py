@@ -52,7 +52,7 @@ def autoregressive(
             next_ids = sampler(state, stages[-1])
             chosen_ids = next_ids.clamp(0, model.vocab_size - 1)
             chosen_logits = stages[-1].gather(-1, chosen_ids.unsqueeze(-1))
-            state.append(chosen_ids)
+            state.append(chosen_ids, stages[0])
 
             # Stop. Everything that the host must know of the step travels at once.
             marks = [criterion(state) for criterion in stop_criteria]

@@ -31,6 +31,8 @@ class GenerationState:
         finished: bool `[batch]`, false for every row, since a row that ends leaves; what a stop
             criterion gives that knows, without looking, that it ends none.
         last_ids: the ids appended last, int64 `[batch]`.
+        last_logits: what the model gave for them, before any processor, float `[batch, vocab]`;
+            None where nobody has said.
         length: number of columns so far; max_length: the most the run can reach.
         nearest_end: the least of `ends`, known on the host.
         rng: where draws come from.
@@ -70,6 +72,7 @@ class GenerationState:
         self._buffer = self._tensor(padded)
         self._room = width  # columns of the buffer
         self.last_ids = self._buffer.select(1, width - 1)
+        self.last_logits: torch.Tensor | None = None
         self.finished = torch.zeros(len(prompts), dtype=torch.bool, device=self.device)
 
     def _tensor(self, values: object) -> torch.Tensor:
@@ -122,13 +125,19 @@ class GenerationState:
         """The ids that row `i` has generated."""
         return self._buffer[i, self._spans[i][1] : self.length]
 
-    def append(self, next_ids: torch.Tensor) -> None:
-        """Add one column: the next id of every row, int64 `[batch]`."""
+    def append(self, next_ids: torch.Tensor, logits: torch.Tensor | None = None) -> None:
+        """Add one column.
+
+        Args:
+            next_ids: the next id of every row, int64 `[batch]`.
+            logits: what the model gave for them, for the stop criteria, `[batch, vocab]`.
+        """
         if self.length == self._room:
             self._grow()
         self._buffer.select(1, self.length).copy_(next_ids)
         self.length += 1
         self.last_ids = next_ids
+        self.last_logits = logits
         self.rng.advance()
 
     def reorder(self, indices: Sequence[int]) -> None:
@@ -140,6 +149,7 @@ class GenerationState:
         self.prompt_ends = self.prompt_ends[index]
         self.rows = self.rows[index.to(self.rows.device)]
         self.last_ids = self.last_ids[index]
+        self.last_logits = None  # it has done its duty, and is large
         self.finished = self.finished[index]
         self.nearest_end = int(self.ends.min())
         self._spans = [self._spans[i] for i in indices]

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from genkit.testing.byte_tokenizer import ByteTokenizer
+from genkit.testing.one_step import choose, process
 from genkit.testing.scripted_model import ScriptedModel
 from genkit.testing.tiny_model import TinyModel
 
@@ -71,6 +72,8 @@ __all__ = [
     "check_observer",
     "check_sampler",
     "check_stop_criterion",
+    "choose",
+    "process",
     "verify",
 ]
 

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import torch
+from pydantic import BaseModel
 
 from genkit.components.base import Component
 from genkit.errors import GenkitError, MissingPackageError
@@ -254,7 +255,7 @@ def _part_data(name: str, entry: Any, options: Strategy | None) -> Strategy | No
     return valid.map(lambda chosen: {"type": name, **chosen})
 
 
-def _options(part_class: type[Component]) -> Strategy | None:
+def _options(part_class: type[BaseModel]) -> Strategy | None:
     """Mappings of options by their declared types; None where one is needed and of another type."""
     required: dict[str, Strategy] = {}
     optional: dict[str, Strategy] = {}
@@ -271,7 +272,7 @@ def _options(part_class: type[Component]) -> Strategy | None:
     return st.fixed_dictionaries(required, optional=known)
 
 
-def _is_text(part_class: type[Component], name: str) -> bool:
+def _is_text(part_class: type[BaseModel], name: str) -> bool:
     annotation = part_class.model_fields[name].annotation
     return str in (annotation, *get_args(annotation))
 
@@ -284,24 +285,53 @@ def _values(annotation: Any, metadata: Sequence[Any] = ()) -> Strategy | None:
     if annotation in (int, float):
         return _numbers(annotation, metadata)
     if annotation is str:
-        return st.text("abcXYZ .", min_size=1, max_size=6)
+        return _texts(metadata)
     if annotation is type(None):
         return st.none()
+    if origin is Annotated:
+        return _values(arguments[0], arguments[1:])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _nested(annotation)
+    if origin is dict:
+        keys, items = map(_values, arguments)
+        return None if keys is None or items is None else st.dictionaries(keys, items, max_size=3)
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (Union, UnionType):
         members = [_values(member, metadata) for member in arguments]
-        return st.one_of([each for each in members if each is not None]) if members else None
+        known = [each for each in members if each is not None]
+        return st.one_of(known) if known else None
     if origin in (tuple, list) and arguments:
         items = _values(arguments[0])
         return None if items is None else st.lists(items, min_size=1, max_size=3)
     return None
 
 
+def _texts(metadata: Sequence[Any]) -> Strategy:
+    """Texts; where a class states a pattern, such as match it."""
+    patterns = [each.pattern for each in _flat(metadata) if getattr(each, "pattern", None)]
+    if patterns:
+        return st.from_regex(patterns[0], fullmatch=True, alphabet="abcXYZ.:")
+    return st.text("abcXYZ .", min_size=1, max_size=6)
+
+
+def _flat(metadata: Sequence[Any]) -> list[Any]:
+    """Constraints, those inside a `Field` of an annotation included."""
+    return [inner for each in metadata for inner in (each, *getattr(each, "metadata", ()))]
+
+
+def _nested(model: type[BaseModel]) -> Strategy | None:
+    """Mappings for a group of options, with the type that chooses it where it has one."""
+    drawn, field = _options(model), model.model_fields.get("type")
+    if drawn is None or field is None:
+        return drawn
+    return drawn.map(lambda options: {"type": field.default, **options})
+
+
 def _numbers(annotation: type, metadata: Sequence[Any]) -> Strategy:
     """Whole or real numbers; where a class states no bound, from 0.1 or 0 to 100."""
     bounds: dict[str, Any] = {}
-    for each in metadata:
+    for each in _flat(metadata):
         bounds |= {name: getattr(each, name) for name in _BOUNDS if hasattr(each, name)}
     least, most = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if annotation is int:

@@ -2,56 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Literal
 
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
+from genkit.components.history import Scope
+from genkit.components.token_counts import Change, CountPenalty, number
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
+Positive = Literal["divide", "reciprocal"]
+
 
 class RepetitionPenalty(LogitsProcessor):
-    """Makes every token that prompt or answer contain less likely, once, however often it came.
+    """Makes every token that was there already less likely, once, however often it came.
 
-    ``l' = l * penalty`` where l is negative, ``l / penalty`` elsewhere. 1 changes nothing, above 1
-    discourages, below 1 encourages. Since it acts on the sign of l, it is not the same before and
-    after something that shifts the logits. Padding is never in the history. (Keskar et al. 2019.)
+    ``l' = l * penalty`` where l is negative, ``l / penalty`` elsewhere (Keskar et al. 2019). 1
+    changes nothing, above 1 discourages, below 1 encourages. Padding is never in the history.
+
+    The penalty acts on the sign of l, so that it is not the same before and after something that
+    shifts the logits. `base: logprobs` first makes log-probabilities of the logits, all of which
+    are negative: what transformers does in beam search and after guidance.
+
+    Which tokens count differs between engines: prompt and answer in transformers, vLLM and
+    onnxruntime-genai, the answer in SGLang (`scope: output`), the last 64 tokens of both in
+    llama.cpp (`window: 64`) and the last 20 in mlx-lm. vLLM multiplies positive logits by
+    1 / penalty, which may differ from the quotient in the last bit (`positive: reciprocal`).
+
+    >>> from genkit.testing import process
+    >>> process(RepetitionPenalty(penalty=2.0), [4.0, -4.0, 3.0, 0.0], prompt=[0, 1, 0])
+    [2.0, -8.0, 3.0, 0.0]
     """
 
     type: Literal["repetition_penalty"] = "repetition_penalty"
 
-    penalty: float = Field(gt=0, description="above 1 discourages repetition, above 0")
+    penalty: float = Field(
+        ge=1e-20, le=1e20, description="above 1 discourages repetition, 1 is neutral; above 0"
+    )
+    scope: Scope = Field(
+        "all",
+        description="the tokens that count: `all`, those of the `output`, or those of the `prompt`",
+    )
+    window: int | None = Field(
+        None, ge=0, description="only the last so many of these tokens; null: all of them"
+    )
+    positive: Positive = Field(
+        "divide",
+        description="logits above 0: `divide` by the penalty, or multiply by its `reciprocal`",
+    )
+    base: Literal["logits", "logprobs"] = Field(
+        "logits", description="what is penalised: the `logits`, or `logprobs` made of them"
+    )
 
-    def bind(self, run: Run) -> _SeenTokens | None:
+    def bind(self, run: Run) -> CountPenalty | None:
         """The tokens seen so far, kept up to date in constant time a token."""
-        return None if self.penalty == 1 else _SeenTokens(self.penalty, run)
+        if self.penalty == 1 or self.window == 0:
+            return None
+        change = repetition(self.penalty, self.positive)
+        made = CountPenalty if self.base == "logits" else _LogprobPenalty
+        return made(self.type, change, run, self.scope, self.window)
 
 
-class _SeenTokens:
-    """Which tokens each row has seen, bool `[batch, vocab]`."""
+def repetition(penalty: float, positive: Positive = "divide") -> Change:
+    """What the penalty does to the logits of tokens that came."""
+    # Of product and quotient the smaller one is right if the penalty is above 1, whatever the sign.
+    choose = torch.minimum if penalty > 1 else torch.maximum
 
-    name = "repetition_penalty"
+    def change(logits: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        factor = number(penalty, logits)
+        above = logits / factor if positive == "divide" else logits * factor.reciprocal()
+        return choose(logits * factor, above)
 
-    def __init__(self, penalty: float, run: Run) -> None:
-        self.penalty = penalty
-        self.seen = torch.zeros((len(run), run.vocab_size), dtype=torch.bool, device=run.device)
-        self.length = 0
+    return change
+
+
+class _LogprobPenalty(CountPenalty):
+    """The penalty on log-probabilities."""
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        self._look(state)
-        penalised = torch.where(logits < 0, logits * self.penalty, logits / self.penalty)
-        return torch.where(self.seen, penalised, logits)
-
-    def _look(self, state: GenerationState) -> None:
-        if self.length == 0:  # only the prompt's columns can be padding
-            for i in range(len(state)):
-                self.seen[i, state.row(i)] = True
-        else:
-            self.seen.scatter_(1, state.token_ids[:, self.length :], True)
-        self.length = state.length
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        self.seen = self.seen[torch.tensor(indices, device=self.seen.device)]
+        logprobs = logits.log_softmax(-1, dtype=torch.float64).to(logits.dtype)
+        is_empty = logits.amax(-1, keepdim=True) == -math.inf  # it has no distribution
+        return super().__call__(state, logprobs.masked_fill(is_empty, -math.inf))

@@ -9,6 +9,9 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
+from genkit.components.candidates import Candidates, Row
+from genkit.components.processors.ranking import Ties, beyond
+from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
 
@@ -16,32 +19,54 @@ class TopK(LogitsProcessor):
     """Keeps the k most probable tokens, exactly k of them.
 
     Among equal logits the lower token id comes first, whatever the batch, device or size of the
-    vocabulary. k at or above the vocabulary keeps everything. (Fan et al. 2018.)
+    vocabulary. With ``ties: keep`` every token stays that equals the k-th, so that there can be
+    more than k: so do transformers and vLLM, while llama.cpp, MLX, SGLang and onnxruntime-genai
+    keep exactly k. k at or above the vocabulary keeps everything; it is never more than the tokens
+    that are still allowed. (Fan et al. 2018.)
+
+    >>> from genkit.testing import process
+    >>> process(TopK(k=2), [1.0, 3.0, 2.0, 2.0])
+    [-inf, 3.0, 2.0, -inf]
+    >>> process(TopK(k=2, ties="keep"), [1.0, 3.0, 2.0, 2.0])
+    [-inf, 3.0, 2.0, 2.0]
     """
 
     type: Literal["top_k"] = "top_k"
     keeps_argmax: ClassVar[bool] = True
+    acts_on_allowed: ClassVar[bool] = True
 
     k: int = Field(ge=1, description="how many tokens are kept, at least 1")
+    ties: Ties = Field(
+        "by_id",
+        description="of tokens that equal the k-th, those with lower ids stay (`by_id`), "
+        "or all of them (`keep`)",
+    )
+    min_keep: int = Field(
+        1, ge=1, description="how many tokens are kept at least, where that is more than k"
+    )
+
+    def bind(self, run: Run) -> TopK | None:
+        """Nothing to do where k reaches the size of the vocabulary."""
+        return self if self._count < run.vocab_size else None
+
+    @property
+    def _count(self) -> int:
+        return max(self.k, self.min_keep)
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with all but k tokens a row at -inf, `[batch, vocab]`."""
-        if self.k >= logits.shape[-1]:
+        return self._cut(logits)
+
+    def narrow(self, row: Row) -> Candidates | None:
+        """See `LogitsProcessor.narrow`; None where k is no small part of the vocabulary."""
+        if 4 * self._count > row.size:
+            return None
+        ids, logits = row.at_least(row.kth_largest(self._count))
+        return Candidates(ids, self._cut(logits))
+
+    def _cut(self, logits: torch.Tensor) -> torch.Tensor:
+        if self._count >= logits.shape[-1]:
             return logits
-        largest = logits.topk(self.k, dim=-1).values
-        dropped = logits < largest.narrow(-1, -1, 1)
-        # Without ties at the border that was all. A GPU is not asked, which would wait for it.
-        num_dropped = logits.shape[0] * (logits.shape[1] - self.k)
-        if logits.device.type != "cpu" or int(dropped.count_nonzero()) < num_dropped:
-            dropped = dropped | _surplus(logits, largest)
+        largest = logits.topk(self._count, dim=-1).values
+        dropped = beyond(logits, largest, self._count, self.ties)
         return logits.masked_fill(dropped, -math.inf)
-
-
-def _surplus(logits: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
-    """Tokens that equal the k-th value, beyond as many of them as there are among the k.
-
-    `topk` breaks ties arbitrarily, so only its values are used; the lower ids are kept.
-    """
-    kth = largest.narrow(-1, -1, 1)
-    equal = logits == kth
-    return equal & (equal.cumsum(-1) > (largest == kth).sum(-1, keepdim=True))

@@ -9,24 +9,63 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
+from genkit.components.candidates import Candidates, Row, weights
+from genkit.components.processors.ranking import Ties, beyond, spared
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
-_TINY = 5e-324  # the least float64 above 0: with p = 0 the most probable token is still kept
+_FEW = 64
+"""How many tokens hold the mass of most rows of a language model."""
+
+_ROUNDING = 1e-12
+"""More than the part by which sums of the same weights in another order differ."""
+
+
+def _the_first_few(row: Row, weight: torch.Tensor) -> torch.Tensor:
+    return row.kth_largest(min(_FEW, row.size))
 
 
 class TopP(LogitsProcessor):
     """Keeps the most probable tokens until they hold the mass p: nucleus sampling.
 
-    A token is kept when the mass ranked strictly above it is less than p; the most probable token
-    always is. Tokens rank by logit, equal ones by the lower id. Masses are those of the tokens that
-    are still allowed and are summed in float64. 1 keeps everything. (Holtzman et al. 2019.)
+    Tokens rank by logit, equal ones by the lower id. Let ``above`` be the mass of the tokens that
+    rank before one, and ``through`` that mass and its own. It is kept where ``rule`` holds:
+
+    - ``above<p``: the smallest set that holds at least p. (transformers, vLLM, llama.cpp, MLX.)
+    - ``above<=p``: one more where the mass is exactly p. (SGLang, guidance.)
+    - ``through<=p``: the largest set that holds no more than p. (exllamav3.)
+
+    The most probable token always stays, with ``min_keep`` so many of them. With ``ties: keep``
+    every token stays that equals the last one that the rule keeps, as in MLX. Masses are those of
+    the tokens that are still allowed at this point of the chain, summed in float64 from the most
+    probable token on, and p is a share of their sum. 1 keeps everything. (Holtzman et al. 2019.)
+
+    Probabilities 0.25, 0.125, 0.125 and 0.5; the mass above the second 0.125 is 0.875:
+
+    >>> from genkit.testing import process
+    >>> from math import log
+    >>> process(TopP(p=0.8), [log(0.25), log(0.125), log(0.125), log(0.5)])
+    [-1.3863, -2.0794, -inf, -0.6931]
+    >>> process(TopP(p=0.8, rule="through<=p"), [log(0.25), log(0.125), log(0.125), log(0.5)])
+    [-1.3863, -inf, -inf, -0.6931]
     """
 
     type: Literal["top_p"] = "top_p"
     keeps_argmax: ClassVar[bool] = True
+    acts_on_allowed: ClassVar[bool] = True
 
-    p: float = Field(ge=0, le=1, description="the mass to keep, from 0 to 1")
+    p: float = Field(ge=0, le=1, description="the mass to keep, from 0 to 1; 1 keeps everything")
+    rule: Literal["above<p", "above<=p", "through<=p"] = Field(
+        "above<p",
+        description="what holds for a token that is kept: `above` is the mass ranked before it, "
+        "`through` includes its own",
+    )
+    ties: Ties = Field(
+        "by_id",
+        description="of tokens that equal the last one kept, none with a higher id stays "
+        "(`by_id`), or all of them (`keep`)",
+    )
+    min_keep: int = Field(1, ge=1, description="how many tokens are kept at least")
 
     def bind(self, run: Run) -> TopP | None:
         """Nothing to do where p is 1."""
@@ -34,8 +73,43 @@ class TopP(LogitsProcessor):
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the tail of each row at -inf, `[batch, vocab]`."""
-        ranked, order = torch.sort(logits, dim=-1, descending=True, stable=True)
-        probs = ranked.softmax(-1, dtype=torch.float64)
-        # Nothing ranks above the first token: the mass above it is exactly 0, and it is kept.
-        dropped = probs.cumsum(-1).sub_(probs) >= max(self.p, _TINY)
-        return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
+        if self.p == 1:  # rounding would drop tokens that are too improbable to move the sum
+            return logits
+        ranked = logits.sort(dim=-1, descending=True).values
+        running = weights(ranked, ranked[:, :1]).cumsum_(-1)
+        return self._cut(logits, ranked, running, running[:, -1:] * self.p)
+
+    def narrow(self, row: Row) -> Candidates | None:
+        """See `LogitsProcessor.narrow`; None also where rounding may make a difference."""
+        limit = row.total * self.p
+        for find in (_the_first_few, Row.above_which_lies):
+            ids, logits = row.at_least(find(row, limit))
+            ranked = logits.sort(dim=-1, descending=True).values
+            running = weights(ranked, row.largest).cumsum_(-1)
+            nearest = (running - limit).abs_().amin()
+            if bool(nearest <= row.total * _ROUNDING):
+                return None
+            if bool(running[0, -1] > limit) and logits.shape[1] >= self.min_keep:
+                return Candidates(ids, self._cut(logits, ranked, running, limit))
+        return None
+
+    def _cut(
+        self,
+        logits: torch.Tensor,
+        ranked: torch.Tensor,
+        running: torch.Tensor,
+        limit: torch.Tensor,
+    ) -> torch.Tensor:
+        above, through = running[:, :-1], running[:, 1:]  # of all tokens but the first
+        match self.rule:
+            case "above<p":
+                kept = above < limit
+            case "above<=p":
+                kept = above <= limit
+            case "through<=p":
+                kept = through <= limit
+        count = kept.sum(-1, keepdim=True) + 1
+        dropped = beyond(logits, ranked, count, self.ties)
+        if self.min_keep > 1:
+            dropped = spared(dropped, logits, self.min_keep)
+        return logits.masked_fill(dropped, -math.inf)

@@ -174,7 +174,7 @@ class History:
         prompts = [row.prompt for row in self.rows]
         state = GenerationState(prompts, self._limits, rng, device=self.device)
         for earlier in range(step):
-            state.append(self.next_ids(earlier))
+            state.append(self.next_ids(earlier), self.logits(earlier))
         return state
 
     @property

@@ -122,7 +122,7 @@ def leaves_what_it_is_given(part: Any, history: History, kind: Kind) -> Evidence
             if not same_bits(tensor, before):
                 yield f"step {step}: it wrote into {what}"
         watched.append((f"its answer of step {step}", answer, answer.clone()))
-        untouched.append(history.next_ids(step))
+        untouched.append(history.next_ids(step), history.logits(step))
         for name in _FACTS:
             if not same_bits(getattr(untouched, name), getattr(rehearsal.state, name)):
                 yield f"step {step}: it changed `state.{name}`"
@@ -130,7 +130,10 @@ def leaves_what_it_is_given(part: Any, history: History, kind: Kind) -> Evidence
             yield f"step {step}: it moved `state.rng`"
 
 
-_FACTS = ("token_ids", "starts", "prompt_ends", "ends", "rows", "last_ids", "finished")
+_FACTS = (
+    *("token_ids", "starts", "prompt_ends", "ends", "rows"),
+    *("last_ids", "last_logits", "finished"),
+)
 
 
 def gives_the_same_again(part: Any, history: History, kind: Kind) -> Evidence:

@@ -84,7 +84,7 @@ class Rehearsal:
         self.history, self.state = history, history.state(self.step)
 
     def _append(self) -> None:
-        self.state.append(self.history.next_ids(self.step))
+        self.state.append(self.history.next_ids(self.step), self.history.logits(self.step))
         self.step += 1
 
     def _call(self, *arguments: Any) -> torch.Tensor:

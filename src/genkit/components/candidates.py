@@ -1,0 +1,93 @@
+"""The tokens of a row that a truncation may keep, found without sorting the row."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+
+_BLOCK = 256
+"""How many tokens share a maximum: where that is too small, none of them is a candidate."""
+
+_BINS_A_NAT, _NUM_BINS = 8, 1024
+"""How finely logits are sorted into bins, and how many there are."""
+
+
+class Candidates(NamedTuple):
+    """Some tokens of a row: ids in ascending order, int64 `[n]`, and logits `[1, n]`."""
+
+    ids: torch.Tensor
+    logits: torch.Tensor
+
+
+def weights(logits: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+    """What probabilities are proportional to: ``exp(l - l_max)``, float64.
+
+    Unlike probabilities they do not depend on the sum of a row: those of equal logits add up
+    without rounding, and a part of a row has the weights that it has within the row.
+
+    Args:
+        logits: `[batch, any]`.
+        largest: the largest logit of each row, `[batch, 1]`.
+    """
+    return logits.double().sub_(largest).exp_()
+
+
+class Row:
+    """One row of logits on the CPU, `[1, vocab]`.
+
+    Attributes:
+        logits: the row.
+        size: of the vocabulary.
+    """
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
+        self.size = logits.shape[1]
+        missing = -self.size % _BLOCK
+        if missing:
+            logits = torch.nn.functional.pad(logits, (0, missing), value=-math.inf)
+        self._blocks = logits.reshape(-1, _BLOCK)
+        self._maxima = self._blocks.amax(-1)
+
+    @cached_property
+    def largest(self) -> torch.Tensor:
+        """The largest logit, a scalar."""
+        return self._maxima.amax()
+
+    @cached_property
+    def total(self) -> torch.Tensor:
+        """The sum of all weights, float64 `[1, 1]`."""
+        return self._weights.sum(-1, keepdim=True)
+
+    @cached_property
+    def _weights(self) -> torch.Tensor:
+        return weights(self.logits, self.largest)
+
+    def at_least(self, threshold: torch.Tensor) -> Candidates:
+        """Every allowed token whose logit is no less than a threshold."""
+        threshold = threshold.clamp(min=torch.finfo(threshold.dtype).min)
+        hit = (self._maxima >= threshold).nonzero()[:, 0]
+        blocks = self._blocks.index_select(0, hit).flatten()
+        place = (blocks >= threshold).nonzero()[:, 0]
+        ids = hit.index_select(0, place // _BLOCK).mul_(_BLOCK).add_(place % _BLOCK)
+        return Candidates(ids, blocks.index_select(0, place)[None])
+
+    def kth_largest(self, k: int) -> torch.Tensor:
+        """The k-th largest logit, a scalar; k is at most the size of the vocabulary.
+
+        The k largest lie in the k blocks with the largest maxima: these alone have k tokens that
+        are no smaller than any outside.
+        """
+        num_blocks = min(k, len(self._maxima))
+        blocks = self._blocks.index_select(0, self._maxima.topk(num_blocks).indices)
+        return blocks.flatten().topk(k).values[-1]
+
+    def above_which_lies(self, weight: torch.Tensor) -> torch.Tensor:
+        """A logit above which tokens have this weight together, and not much more; a scalar."""
+        depth = (self.largest - self.logits[0]).mul_(_BINS_A_NAT).clamp_(max=_NUM_BINS - 1)
+        bins = torch.bincount(depth.int(), self._weights[0], minlength=_NUM_BINS)
+        # Two bins more: one that holds the border, and one for rounding.
+        return self.largest - (int((bins.cumsum(0) < weight[0]).sum()) + 2) / _BINS_A_NAT

@@ -1,0 +1,60 @@
+"""Tokens that were there already lose an amount for each time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from genkit.components.base import LogitsProcessor
+from genkit.components.history import Scope
+from genkit.components.token_counts import CountPenalty, number
+from genkit.core.run import Run
+
+
+class FrequencyPenalty(LogitsProcessor):
+    """Takes an amount from every token for each time that it was there.
+
+    ``l' = l - count * penalty``, in logits. 0 changes nothing, above 0 discourages, below 0
+    encourages; services allow -2 to 2. By default the tokens of the answer count, as in the OpenAI
+    interface, vLLM and SGLang; in llama.cpp it is the last 64 of prompt and answer (`scope: all,
+    window: 64`), in mlx-lm the last 20. Padding is never in the history.
+
+    llama.cpp subtracts both penalties at once, ``l' = l - (count * penalty + presence)``, which
+    may differ in the last bit from one after the other: hence `presence`. By itself that is
+    `presence_penalty`.
+
+    >>> from genkit.testing import process
+    >>> part = FrequencyPenalty(penalty=0.5)
+    >>> process(part, [4.0, 3.0, 2.0, 1.0], prompt=[3], generated=[0, 1, 0])
+    [3.0, 2.5, 2.0, 1.0]
+    """
+
+    type: Literal["frequency_penalty"] = "frequency_penalty"
+
+    penalty: float = Field(
+        ge=-1e6, le=1e6, description="what is taken from a logit for each time; 0 is neutral"
+    )
+    presence: float = Field(
+        0.0, ge=-1e6, le=1e6, description="what is taken besides, once, in the same subtraction"
+    )
+    scope: Scope = Field(
+        "output",
+        description="the tokens that count: `all`, those of the `output`, or those of the `prompt`",
+    )
+    window: int | None = Field(
+        None, ge=0, description="only the last so many of these tokens; null: all of them"
+    )
+
+    def bind(self, run: Run) -> CountPenalty | None:
+        """How often tokens came so far, kept up to date in constant time a token."""
+        if (self.penalty == 0 and self.presence == 0) or self.window == 0:
+            return None
+        return CountPenalty(self.type, self._change, run, self.scope, self.window)
+
+    def _change(self, logits: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        penalties = counts.to(logits.dtype) * number(self.penalty, logits)
+        if self.presence:
+            penalties = penalties + number(self.presence, logits)
+        return logits - penalties

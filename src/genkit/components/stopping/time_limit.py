@@ -1,0 +1,47 @@
+"""A time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+
+from genkit.components.base import StopCriterion
+from genkit.core.run import Clock, Run
+from genkit.core.state import GenerationState
+
+
+class TimeLimit(StopCriterion):
+    """Ends all rows at the first token after that many seconds, counted from the first prefill on.
+
+    Rows that are decoded one after the other share the time.
+    """
+
+    type: Literal["time_limit"] = "time_limit"
+    finish_reason: ClassVar[str] = "time"
+
+    seconds: float = Field(gt=0, description="seconds of wall-clock time")
+
+    def bind(self, run: Run) -> _Deadline:
+        """Looks at the run's clock."""
+        return _Deadline(self.name, self.seconds, run.clock)
+
+
+class _Deadline:
+    finish_reason = "time"
+
+    def __init__(self, name: str, seconds: float, clock: Clock) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.clock = clock
+
+    def __call__(self, state: GenerationState) -> torch.Tensor:
+        return state.finished if self.clock.seconds() < self.seconds else ~state.finished
+
+    def reorder(self, indices: Sequence[int]) -> None:
+        """It holds nothing of a row."""
+
+    def rewind(self, n: int) -> None:
+        """It holds nothing of a token; time goes on."""

@@ -1,0 +1,92 @@
+"""llama-cpp-python: the arguments of `Llama.create_completion`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genkit.recipes.importers import requests
+from genkit.recipes.importers.draft import Draft
+from genkit.recipes.importers.given import Aside, Given, Said
+from genkit.recipes.importers.llama_cpp import write_mirostat
+
+ASIDE: Aside = {
+    **requests.ASIDE,
+    "grammar": (None, "constraints are a plugin's"),
+    "tfs_z": (1.0, "llama-cpp-python does not use it any more"),
+    "logits_processor": (None, "it is code; a plugin can bring such a part"),
+    "stopping_criteria": (None, "it is code; a plugin can bring such a part"),
+}
+
+
+def write(given: Given, draft: Draft) -> None:
+    """Bias, penalties; then greedy, a plain draw, mirostat, or the filters and the temperature."""
+    requests.write_context(given, draft, "text")
+    biases = given.biases()
+    if biases.value:
+        draft.processor("token_bias", biases=biases)
+    _penalties(given, draft)
+    temperature = given.number("temperature", "temp", default=0.8)
+    version = given.whole("mirostat_mode", default=0, least=0, most=2)
+    filters = ("top_k", "typical_p", "top_p", "min_p")
+    mirostat = ("mirostat_tau", "mirostat_eta")
+    if temperature.value <= 0:
+        is_greedy = temperature.value == 0
+        how = "takes the most probable token" if is_greedy else "draws from all tokens"
+        given.leave_idle((*filters, *mirostat), f"at this temperature llama-cpp-python {how}")
+        draft.sampler("greedy" if is_greedy else "categorical", because=temperature)
+    elif version.value:
+        reason = f"mirostat_mode={version.value} replaces the filters and the temperature"
+        given.leave_idle(filters, reason)
+        if temperature.is_given:
+            given.leave(temperature, reason)
+        write_mirostat(given, draft, version)
+    else:
+        given.leave_idle(mirostat, "mirostat_mode is 0")
+        _filters(given, draft, temperature)
+        draft.sampler("categorical", because=temperature)
+    _ends(given, draft)
+
+
+def _penalties(given: Given, draft: Draft) -> None:
+    scope: dict[str, Any] = {
+        "scope": "all",
+        "window": given.whole("last_n_tokens_size", default=64, least=0),
+    }
+    repeat = given.number("repeat_penalty", default=1.0, above=0)
+    frequency = given.number("frequency_penalty", default=0.0)
+    presence = given.number("presence_penalty", default=0.0)
+    if repeat.value != 1:
+        draft.processor("repetition_penalty", penalty=repeat, **scope)
+    if frequency.value:
+        both = {"presence": presence} if presence.value else {}
+        draft.processor("frequency_penalty", penalty=frequency, **both, **scope)
+    elif presence.value:
+        draft.processor("presence_penalty", penalty=presence, **scope)
+
+
+def _filters(given: Given, draft: Draft, temperature: Said) -> None:
+    k = given.whole("top_k", default=40)
+    if k.value > 0:
+        draft.processor("top_k", k=k, ties="by_id")
+    typical = given.number("typical_p", default=1.0)
+    if typical.value < 1:
+        draft.processor("typical_p", p=typical, rule="above<=p")
+    p = given.number("top_p", default=0.95)
+    if p.value < 1:
+        draft.processor("top_p", p=p.but(max(p.value, 0.0)))
+    min_p = given.number("min_p", default=0.05)
+    if min_p.value > 0:
+        draft.processor("min_p", min_p=min_p)
+    if temperature.value != 1:
+        draft.processor("temperature", temperature=temperature)
+
+
+def _ends(given: Given, draft: Draft) -> None:
+    draft.stop("eos", because=given.take("eos", default=True, read=bool))
+    strings = given.texts("stop")
+    if strings.value:
+        draft.stop("stop_strings", strings=strings)
+    limit = given.whole("max_tokens", default=16)
+    if limit.value > 0:
+        draft.stop("max_new_tokens", limit=limit)
+    draft.seed(given.whole("seed"))

@@ -1,0 +1,45 @@
+"""OpenAI: requests for chat completions and completions.
+
+The service does not say in which order it works; that of vLLM, which follows its interface, is
+taken.
+"""
+
+from __future__ import annotations
+
+from genkit.recipes.importers import requests
+from genkit.recipes.importers.draft import Draft
+from genkit.recipes.importers.given import Given
+
+ASIDE = requests.ASIDE
+
+
+def write(given: Given, draft: Draft) -> None:
+    """Bias, penalties on the answer, temperature, top_p."""
+    context = requests.write_context(given, draft, "chat")
+    biases = given.biases()
+    if biases.value:
+        draft.processor("token_bias", biases=biases)
+    for name in ("frequency_penalty", "presence_penalty"):
+        amount = given.number(name, default=0.0, least=-2, most=2)
+        if amount.value:
+            draft.processor(name, penalty=amount, scope="output")
+    temperature = given.number("temperature", default=1.0, least=0, most=2)
+    if temperature.value == 0:
+        given.leave_idle(("top_p",), "at temperature 0 the most probable token is taken")
+        draft.sampler("greedy", because=temperature)
+    else:
+        if temperature.value != 1:
+            draft.processor("temperature", temperature=temperature)
+        top_p = given.number("top_p", default=1.0, least=0, most=1)
+        if top_p.value < 1:
+            draft.processor("top_p", p=top_p)
+        draft.sampler("categorical", because=temperature)
+    draft.stop("eos", because=given.take("eos", default=True, read=bool))
+    strings = given.texts("stop")
+    if strings.value:
+        draft.stop("stop_strings", strings=strings)
+    default = 16 if context.name == "prompt" else None  # legacy completions have a limit
+    limit = given.whole("max_completion_tokens", "max_tokens", default=default, least=1)
+    if limit.value is not None:
+        draft.stop("max_new_tokens", limit=limit)
+    draft.seed(given.whole("seed"))

@@ -1,0 +1,90 @@
+"""What requests to OpenAI's interface and to those that follow it have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from genkit.recipes.importers.draft import Draft
+from genkit.recipes.importers.given import Aside, Given, Said
+
+_CONSTRAINT = "constraints are a plugin's"
+_TOOLS = "genkit has no tools"
+_OUTPUT = "it is about what is returned besides the answer"
+_SERVER = "it is for a server"
+
+ASIDE: Aside = {
+    "n": (1, "say --num-samples when you generate"),
+    "best_of": (1, "say --num-samples when you generate"),
+    "response_format": ({"type": "text"}, _CONSTRAINT),
+    "tools": ([], _TOOLS),
+    "tool_choice": ("none", _TOOLS),
+    "parallel_tool_calls": (None, _TOOLS),
+    "functions": ([], _TOOLS),
+    "function_call": ("none", _TOOLS),
+    "logprobs": (None, "say --logprobs when you generate"),
+    "top_logprobs": (None, "say --logprobs when you generate"),
+    "echo": (False, _OUTPUT),
+    "suffix": (None, "filling in the middle is no part of genkit"),
+    "stream": (False, _OUTPUT),
+    "stream_options": (None, _OUTPUT),
+    "user": (None, _SERVER),
+    "store": (False, _SERVER),
+    "metadata": (None, _SERVER),
+    "service_tier": ("auto", _SERVER),
+    "reasoning_effort": (None, _SERVER),
+    "modalities": (["text"], "genkit makes text"),
+    "audio": (None, "genkit makes text"),
+    "prediction": (None, "genkit has no predicted outputs"),
+    "skip_special_tokens": (True, "texts never have special tokens here"),
+    "spaces_between_special_tokens": (True, "texts never have special tokens here"),
+}
+
+
+def write_context(given: Given, draft: Draft, default: str) -> Said:
+    """The context `chat` or `text`, by what the request has; returns what says so."""
+    messages = given.take("messages", read=_messages)
+    prompt = given.take("prompt", "text", read=lambda value: value)
+    is_chat = messages.is_given or (default == "chat" and not prompt.is_given)
+    said = messages if is_chat else prompt
+    for each in (messages, prompt):
+        if each.is_given:
+            given.leave(each, "a recipe has no prompt; give it when you generate")
+    system = _system(messages.value or [])
+    if not is_chat:
+        draft.context("text", because=said)
+    elif system is None:
+        draft.context("chat", because=said)
+    else:
+        draft.context("chat", because=said, system=messages.but(system))
+    return said
+
+
+def write_stops(
+    given: Given, draft: Draft, least: Said | None = None, *, include: Said | None = None
+) -> Said:
+    """The end token, stop ids and stop strings; returns the stop ids."""
+    ignored = given.flag("ignore_eos")
+    ids, strings = given.ids("stop_token_ids"), given.texts("stop")
+    if not ignored.value:
+        draft.stop("eos", because=ignored)
+    if ids.value:
+        draft.stop("stop_token_ids", token_ids=ids)
+    if strings.value:
+        options = {"include": include} if include is not None and include.value else {}
+        if least is not None and least.value:
+            options["min_new_tokens"] = least
+        draft.stop("stop_strings", strings=strings, **options)
+    return ids
+
+
+def _messages(value: Any) -> list[Any]:
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        return value
+    raise ValueError("a list of messages is expected")
+
+
+def _system(messages: list[Any]) -> str | None:
+    first = messages[0] if messages else {}
+    content = first.get("content") if first.get("role") == "system" else None
+    return content if isinstance(content, str) else None

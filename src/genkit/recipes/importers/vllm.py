@@ -1,0 +1,137 @@
+"""vLLM: `SamplingParams` and requests to its server, in the order of its V1 sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from genkit.recipes.importers import requests
+from genkit.recipes.importers.draft import Draft
+from genkit.recipes.importers.given import Aside, Given, Said
+
+_GREEDY, _COLDEST = 1e-5, 1e-2
+"""Below the first temperature vLLM is greedy; what lies between them becomes the second."""
+
+_CONSTRAINT = "constraints are a plugin's"
+_SERVER = "it is for a server"
+_OUTPUT = "it is about what is returned besides the answer"
+
+ASIDE: Aside = {
+    **requests.ASIDE,
+    "use_beam_search": (False, "genkit has no beam search"),
+    "length_penalty": (1.0, "genkit has no beam search"),
+    "structured_outputs": (None, _CONSTRAINT),
+    "guided_json": (None, _CONSTRAINT),
+    "guided_regex": (None, _CONSTRAINT),
+    "guided_choice": (None, _CONSTRAINT),
+    "guided_grammar": (None, _CONSTRAINT),
+    "guided_decoding_backend": (None, _CONSTRAINT),
+    "thinking_token_budget": (-1, "genkit has no budget for thinking"),
+    "watermarking": (False, "its mark is made while drawing, with noise of its own"),
+    "truncate_prompt_tokens": (None, "see `context.overflow: truncate_left`"),
+    "truncation_side": (None, "see `context.overflow: truncate_left`"),
+    "add_special_tokens": (True, "it is `add_bos` of the context `text`"),
+    "add_generation_prompt": (True, "the context `chat` always asks for an answer"),
+    "continue_final_message": (False, "it is `continue_last` of the context `chat`"),
+    "chat_template": (None, "the template is the tokenizer's own"),
+    "chat_template_kwargs": (None, "the template is the tokenizer's own"),
+    "prompt_logprobs": (None, "see `genkit score`"),
+    "logprob_token_ids": (None, _OUTPUT),
+    "detokenize": (True, _OUTPUT),
+    "output_kind": (None, _OUTPUT),
+    "return_token_ids": (None, _OUTPUT),
+    "return_tokens_as_token_ids": (None, _OUTPUT),
+    "priority": (0, _SERVER),
+    "request_id": (None, _SERVER),
+    "cache_salt": (None, _SERVER),
+    "vllm_xargs": (None, "it is for plugins of vLLM"),
+    "extra_args": (None, "it is for plugins of vLLM"),
+}
+
+
+def write(given: Given, draft: Draft) -> None:
+    """Masks and biases, penalties, temperature, min_p, top_k, top_p."""
+    context = requests.write_context(given, draft, "text")
+    temperature = given.number("temperature", default=1.0, least=0, most=2)
+    least = given.whole("min_tokens", default=0, least=0)
+    stop_ids = requests.write_stops(
+        given, draft, least, include=given.flag("include_stop_str_in_output")
+    )
+    _masks(given, draft, least, stop_ids)
+    penalty = given.number("repetition_penalty", default=1.0, above=0)
+    if penalty.value != 1:
+        draft.processor("repetition_penalty", penalty=penalty, positive="reciprocal")
+    for name in ("frequency_penalty", "presence_penalty"):
+        amount = given.number(name, default=0.0, least=-2, most=2)
+        if amount.value:
+            draft.processor(name, penalty=amount, scope="output")
+    if temperature.value < _GREEDY:
+        reason = f"vLLM is greedy at a temperature below {_GREEDY:g}"
+        given.leave_idle(("min_p", "top_k", "top_p"), reason)
+        draft.sampler("greedy", because=temperature)
+    else:
+        _truncation(given, draft, temperature)
+        draft.sampler("categorical", because=temperature)
+    _limits(given, draft, context)
+    draft.seed(given.whole("seed"))
+
+
+def _masks(given: Given, draft: Draft, least: Said, stop_ids: Said) -> None:
+    allowed = given.ids("allowed_token_ids")
+    if allowed.value:
+        draft.processor("allowed_tokens", token_ids=allowed)
+    words, sequences = given.texts("bad_words"), given.sequences("bad_words_token_ids")
+    options = {"strings": words} if words.value else {}
+    options |= {"token_ids": sequences} if sequences.value else {}
+    if options:
+        draft.processor("bad_words", scope="output", **options)
+    if least.value:
+        ids = {"token_ids": stop_ids} if stop_ids.value else {}
+        draft.processor("min_new_tokens", limit=least, if_none_left="allow", **ids)
+    biases = given.biases()
+    if biases.value:
+        draft.processor("token_bias", biases=biases)
+
+
+def _truncation(given: Given, draft: Draft, temperature: Said) -> None:
+    if temperature.value < _COLDEST:
+        given.leave(temperature, f"vLLM takes {_COLDEST:g} for it")
+        temperature = temperature.but(_COLDEST)
+    if temperature.value != 1:
+        draft.processor("temperature", temperature=temperature)
+    min_p = given.number("min_p", default=0.0, least=0, most=1)
+    if min_p.value:
+        draft.processor("min_p", min_p=min_p)
+    top_k = given.whole("top_k", default=0, least=-1)
+    if top_k.value > 0:
+        draft.processor("top_k", k=top_k, ties="keep")
+    top_p = given.number("top_p", default=1.0, above=0, most=1)
+    if top_p.value < 1:
+        draft.processor("top_p", p=top_p)
+
+
+def _limits(given: Given, draft: Draft, context: Said) -> None:
+    is_chat = context.name == "messages" and context.is_given
+    limit = given.whole(
+        "max_completion_tokens", "max_tokens", default=None if is_chat else 16, least=1
+    )
+    if limit.value is not None:
+        draft.stop("max_new_tokens", limit=limit)
+    pattern = given.take("repetition_detection", read=_pattern)
+    if pattern.value:
+        draft.stop("repeating", **{name: pattern.but(n) for name, n in pattern.value.items()})
+
+
+_PATTERN = {"max_pattern_size", "min_pattern_size", "min_count"}
+
+
+def _pattern(value: Any) -> dict[str, int]:
+    if not isinstance(value, Mapping) or not value.keys() <= _PATTERN:
+        raise ValueError(f"an object with {', '.join(sorted(_PATTERN))} is expected")
+    if not value.get("max_pattern_size"):
+        return {}
+    return {
+        "max_period": value["max_pattern_size"],
+        "times": value.get("min_count", 0),
+        "min_period": value.get("min_pattern_size") or 1,
+    }
