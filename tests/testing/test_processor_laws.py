@@ -9,6 +9,7 @@ import pytest
 import torch
 from pydantic import PrivateAttr
 
+from genkit import processors as p
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors import MinP, RepetitionPenalty, Temperature, TopK, TopP
 from genkit.components.samplers import Greedy
@@ -27,14 +28,59 @@ BUILT_IN = [
 ]
 
 
+def first_six(row, token_ids):
+    return range(6)
+
+
+# Those whose own tests try the laws on more options, and at more length.
+OTHERS = [
+    p.AllowedTokens(token_ids=(1, 2, 5, 7)),
+    p.BadWords(token_ids=[(3,), (2, 4)]),
+    p.BeginSuppressTokens(token_ids=(3,)),
+    p.Dry(multiplier=0.8, allowed_length=1, breakers=()),
+    p.DynamicTemperature(low=0.5, high=2),
+    p.Epsilon(epsilon=0.05),
+    p.Eta(epsilon=0.05),
+    p.ForcedBos(token_id=3),
+    p.ForcedEos(),
+    p.FrequencyPenalty(penalty=0.5),
+    p.LengthDecay(start=1, factor=1.2),
+    p.MinLength(limit=4),
+    p.MinNewTokens(limit=2),
+    p.NoRepeatNGram(n=2),
+    p.PrefixAllowedTokens(function=first_six),
+    p.PresencePenalty(penalty=0.5),
+    p.PromptNoRepeatNGram(n=2),
+    p.PromptRepetitionPenalty(penalty=1.3),
+    p.RemoveInvalid(),
+    p.Renormalize(),
+    p.SequenceBias(sequences=[{"token_ids": (2, 4), "bias": 1.5}]),
+    p.Smoothing(factor=0.2),
+    p.SuppressTokens(token_ids=(3,)),
+    p.TailFree(z=0.9),
+    p.TokenBias(biases={3: 1.5}),
+    p.TopA(a=0.2),
+    p.TopH(h=0.6),
+    p.TopNSigma(n=1.0),
+    p.TypicalP(p=0.8),
+    p.Watermark(scheme={"type": "green_list"}),
+    p.Xtc(probability=0.5, threshold=0.1),
+]
+
+
 def test_every_registered_processor_is_checked() -> None:
     registered = {entry.name for entry in Kit(entry_points=False).parts("logits_processor")}
-    assert {part.type for part in BUILT_IN} == registered
+    assert {part.type for part in (*BUILT_IN, *OTHERS)} == registered
 
 
 @pytest.mark.parametrize("part", BUILT_IN, ids=lambda part: part.type)
 def test_built_in_processors_keep_the_laws(part: LogitsProcessor) -> None:
     check_logits_processor(part)
+
+
+@pytest.mark.parametrize("part", OTHERS, ids=lambda part: part.type)
+def test_others_keep_them_too(part: LogitsProcessor) -> None:
+    check_logits_processor(part, max_examples=10)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def weights(logits: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
         logits: `[batch, any]`.
         largest: the largest logit of each row, `[batch, 1]`.
     """
-    return logits.double().sub_(largest).exp_()
+    return (logits.double() - largest).exp_()
 
 
 class Row:
