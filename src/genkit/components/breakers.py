@@ -7,11 +7,32 @@ from weakref import WeakKeyDictionary
 
 from genkit.text.tokenizer import Tokenizer
 
-__all__ = ["breaker_sequences"]
+__all__ = ["Breakers", "breaker_sequences"]
 
 _MOST_TAIL_TOKENS = 20
 
 _texts: WeakKeyDictionary[Tokenizer, tuple[str, ...]] = WeakKeyDictionary()
+
+
+class Breakers:
+    """Some sequences of ids.
+
+    Args:
+        sequences: none of them empty.
+    """
+
+    def __init__(self, sequences: Iterable[tuple[int, ...]]) -> None:
+        self._sequences = frozenset(sequences)
+        self._sizes = sorted({len(sequence) for sequence in self._sequences})
+
+    def has(self, token_id: int) -> bool:
+        """Whether a token is one by itself."""
+        return (token_id,) in self._sequences
+
+    def size_at_end(self, ids: list[int]) -> int:
+        """How many tokens the shortest one has with which a text ends; 0 if there is none."""
+        found = (size for size in self._sizes if tuple(ids[-size:]) in self._sequences)
+        return next(found, 0)
 
 
 def breaker_sequences(tokenizer: Tokenizer, strings: Iterable[str]) -> set[tuple[int, ...]]:

@@ -68,10 +68,10 @@ class Row:
 
     def at_least(self, threshold: torch.Tensor) -> Candidates:
         """Every allowed token whose logit is no less than a threshold."""
-        threshold = threshold.clamp(min=torch.finfo(threshold.dtype).min)
-        hit = (self._maxima >= threshold).nonzero()[:, 0]
+        reaches = torch.gt if bool(threshold == -math.inf) else torch.ge
+        hit = reaches(self._maxima, threshold).nonzero()[:, 0]
         blocks = self._blocks.index_select(0, hit).flatten()
-        place = (blocks >= threshold).nonzero()[:, 0]
+        place = reaches(blocks, threshold).nonzero()[:, 0]
         ids = hit.index_select(0, place // _BLOCK).mul_(_BLOCK).add_(place % _BLOCK)
         return Candidates(ids, blocks.index_select(0, place)[None])
 

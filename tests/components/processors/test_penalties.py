@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,10 +18,12 @@ from genkit.components.processors import (
     RepetitionPenalty,
 )
 from genkit.components.stopping import MaxNewTokens
+from genkit.core.random import RowRandom
+from genkit.core.state import GenerationState
 from genkit.errors import OptionError
 from genkit.pipeline import Pipeline
 from genkit.testing import ScriptedModel, TinyModel, check_logits_processor, process
-from journeys import follow, journeys, run_of
+from journeys import MOST_IDS, follow, journeys, run_of
 from vectors import apply
 
 INF = math.inf
@@ -307,6 +310,21 @@ def test_what_is_neutral_is_not_there(part: LogitsProcessor) -> None:
 def test_wrong_options_are_named(make, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         make()
+
+
+@pytest.mark.parametrize("part", EACH, ids=repr)
+def test_no_step_waits_for_the_device(part: LogitsProcessor) -> None:
+    """On the device `meta` there are shapes and no values: asking for one is an error."""
+    meta = torch.device("meta")
+    bound = part.bind(replace(run_of([1, 2], [0]), device=meta))
+    state = GenerationState([[1, 2], [0]], [9, 9], RowRandom([0, 0], [0, 0]), device=meta)
+    logits = torch.zeros(2, MOST_IDS, device=meta)
+    for _ in range(3):
+        assert bound(state, logits).shape == logits.shape
+        state.append(torch.zeros(2, dtype=torch.int64, device=meta))
+    bound.rewind(2)
+    bound.reorder([1, 0])
+    assert bound(state, logits).device == meta
 
 
 # In whole runs.

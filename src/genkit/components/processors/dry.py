@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, field_validator
 
 from genkit.components.base import LogitsProcessor, check_token_ids
-from genkit.components.breakers import breaker_sequences
+from genkit.components.breakers import Breakers, breaker_sequences
 from genkit.components.history import RowMemories
 from genkit.components.suffix_automaton import SuffixAutomaton
 from genkit.core.run import Run
@@ -34,8 +34,9 @@ class Dry(LogitsProcessor):
     with its beginning together with the tokens of the rest, at most 20. `breaker_ids` are sequences
     as they are.
 
-    Prompt and answer count, or only the last `window` tokens of them, padding never. (The author of
-    text-generation-webui's sampler, 2024; numbers and breakers as in llama.cpp.)
+    Prompt and answer count, or only the last `window` tokens of them, padding never. Breakers that
+    are strings need a tokenizer, whose tokens are all read once. (p-e-w 2024, pull request 5677 of
+    text-generation-webui; arithmetic and breakers as in llama.cpp.)
 
     >>> from genkit.testing import process
     >>> part = Dry(multiplier=1.0, base=2.0, allowed_length=1, breakers=[])
@@ -78,24 +79,23 @@ class Dry(LogitsProcessor):
             UnsupportedError: there are strings and no tokenizer.
             InputError: the model does not have an id of `breaker_ids`.
         """
-        breakers = self._breakers(run)
         is_short = self.window is not None and self.window <= self.allowed_length
         if self.multiplier == 0 or is_short:
             return None
-        return _Repetitions(self, breakers, run)
+        return _Repetitions(self, self._breakers(run), run)
 
-    def _breakers(self, run: Run) -> frozenset[tuple[int, ...]]:
+    def _breakers(self, run: Run) -> Breakers:
         """All breakers, as ids."""
         for sequence in self.breaker_ids:
             check_token_ids("breaker_ids", sequence, run.vocab_size)
         if not self.breakers:
-            return frozenset(self.breaker_ids)
+            return Breakers(self.breaker_ids)
         if run.tokenizer is None:
             raise UnsupportedError(
                 "the logits processor 'dry' finds its breakers by their text, and this model has "
                 "no tokenizer; give the pipeline one, or say `breakers: []`"
             )
-        return frozenset((*self.breaker_ids, *breaker_sequences(run.tokenizer, self.breakers)))
+        return Breakers((*self.breaker_ids, *breaker_sequences(run.tokenizer, self.breakers)))
 
 
 class _Repetitions:
@@ -103,7 +103,7 @@ class _Repetitions:
 
     name = "dry"
 
-    def __init__(self, spec: Dry, breakers: frozenset[tuple[int, ...]], run: Run) -> None:
+    def __init__(self, spec: Dry, breakers: Breakers, run: Run) -> None:
         self._allowed_length, self._window = spec.allowed_length, spec.window
         # llama.cpp calculates with options in float32, and so does this.
         self._multiplier = float(np.float32(spec.multiplier))
@@ -129,7 +129,7 @@ class _Repetitions:
         penalties: list[float] = []
         for i, text in enumerate(self._memories.rows):
             for token_id, length in text.repetitions(self._window).items():
-                if (token_id,) not in self._breakers:
+                if not self._breakers.has(token_id):
                     places.append(i * logits.shape[1] + token_id)
                     penalties.append(self._penalty(length))
         if not places:
@@ -166,10 +166,9 @@ class _Text:
         breakers: sequences across which nothing is followed.
     """
 
-    def __init__(self, automaton: SuffixAutomaton, breakers: frozenset[tuple[int, ...]]) -> None:
+    def __init__(self, automaton: SuffixAutomaton, breakers: Breakers) -> None:
         self._automaton = automaton
         self._breakers = breakers
-        self._sizes = sorted({len(breaker) for breaker in breakers})
         self._ids: list[int] = []
         # After each token: the begin and the end of the breaker that begins last. Of those that
         # begin there, the longest.
@@ -199,9 +198,7 @@ class _Text:
         return self._automaton.followers(size - end if begin >= since else size, since)
 
     def _last_breaker(self) -> tuple[int, int]:
-        begin, end = self._last_breakers[-1]
         size = len(self._ids)
-        for length in self._sizes:  # the shortest one that ends here begins last
-            if tuple(self._ids[-length:]) in self._breakers:
-                return (size - length, size) if size - length >= begin else (begin, end)
-        return begin, end
+        new = size - self._breakers.size_at_end(self._ids)
+        begin, end = self._last_breakers[-1]
+        return (new, size) if begin <= new < size else (begin, end)
