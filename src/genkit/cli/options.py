@@ -49,6 +49,10 @@ Recipe = Annotated[
     typer.Option("--recipe", "-r", metavar="FILE|NAME", help="A recipe file, or a named recipe."),
 ]
 
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe file, or a named recipe.")
+]
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

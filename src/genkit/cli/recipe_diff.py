@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,8 +13,6 @@ from genkit.cli.settings import settings_of
 if TYPE_CHECKING:
     from genkit.recipes.diff import Difference
 
-_Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or a named recipe.")]
-
 
 def add_to(parent: typer.Typer) -> None:
     """Register the command."""
@@ -23,8 +21,8 @@ def add_to(parent: typer.Typer) -> None:
 
 def diff(
     ctx: typer.Context,
-    first: _Recipe,
-    second: _Recipe,
+    first: options.RecipeArgument,
+    second: options.RecipeArgument,
     json: options.Json = False,
     plugin: options.Plugins = None,
     debug: options.Debug = False,

@@ -78,16 +78,12 @@ def _import(
 
 
 def _document(imported: Imported) -> dict[str, Any]:
+    from genkit.cli.recipe_text import recipe_document
     from genkit.recipes.importers import finite
 
-    values = [
-        {"path": ".".join(map(str, s.path)), "value": s.value, "source": s.source}
-        for s in imported.recipe.settings()
-    ]
     return {
         "engine": imported.engine,
-        "recipe": imported.recipe.to_dict(),
-        "values": values,
+        **recipe_document(imported.recipe),
         "unsaid": [finite(unsaid._asdict()) for unsaid in imported.unsaid],
     }
 

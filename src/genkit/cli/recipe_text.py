@@ -1,4 +1,4 @@
-"""A recipe as YAML, with the source of each value beside it."""
+"""A recipe as YAML or as data, with the source of each value beside it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def recipe_text(recipe: Recipe) -> str:
     lines = list(_lines(recipe.to_dict(), (), recipe))
     width = min(_WIDEST, max(len(text) for text, _ in lines))
     return "\n".join(f"{text:<{width}}  # {source}" if source else text for text, source in lines)
+
+
+def recipe_document(recipe: Recipe) -> dict[str, Any]:
+    """The recipe, and each of its values with the source, as plain data."""
+    values = [
+        {"path": ".".join(map(str, setting.path)), "value": setting.value, "source": setting.source}
+        for setting in recipe.settings()
+    ]
+    return {"recipe": recipe.to_dict(), "values": values}
 
 
 def _lines(data: Any, path: KeyPath, recipe: Recipe) -> Iterator[tuple[str, str]]:

@@ -24,8 +24,6 @@ app = typer.Typer(
     help="List, show, check, compare and import recipes.",
 )
 
-_Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or a named recipe.")]
-
 
 def add_to(parent: typer.Typer) -> None:
     """Register the commands."""
@@ -60,7 +58,7 @@ def list_recipes(
 @app.command(epilog="\b\nExample:\n  genkit recipes show smollm2-chat --set backend.dtype=float64")
 def show(
     ctx: typer.Context,
-    recipe: _Recipe,
+    recipe: options.RecipeArgument,
     overrides: options.Overrides = None,
     json: options.Json = False,
     plugin: options.Plugins = None,
@@ -72,11 +70,9 @@ def show(
     """
     chosen = settings_of(ctx).kit().recipe(recipe, overrides or ())
     if json:
-        values = [
-            {"path": ".".join(map(str, s.path)), "value": s.value, "source": s.source}
-            for s in chosen.settings()
-        ]
-        print_json({"recipe": chosen.to_dict(), "values": values})
+        from genkit.cli.recipe_text import recipe_document
+
+        print_json(recipe_document(chosen))
         return
     from genkit.cli.recipe_text import recipe_text
 

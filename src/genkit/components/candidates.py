@@ -8,8 +8,13 @@ from typing import NamedTuple
 
 import torch
 
+from genkit.components.ranking import weights
+
 _BLOCK = 256
 """How many tokens share a maximum: where that is too small, none of them is a candidate."""
+
+ROUNDING = 1e-12
+"""More than the part by which sums of the same weights in another order differ."""
 
 _BINS_A_NAT, _NUM_BINS = 8, 1024
 """How finely logits are sorted into bins, and how many there are."""
@@ -20,19 +25,6 @@ class Candidates(NamedTuple):
 
     ids: torch.Tensor
     logits: torch.Tensor
-
-
-def weights(logits: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
-    """What probabilities are proportional to: ``exp(l - l_max)``, float64.
-
-    Unlike probabilities they do not depend on the sum of a row: those of equal logits add up
-    without rounding, and a part of a row has the weights that it has within the row.
-
-    Args:
-        logits: `[batch, any]`.
-        largest: the largest logit of each row, `[batch, 1]`.
-    """
-    return (logits.double() - largest).exp_()
 
 
 class Row:

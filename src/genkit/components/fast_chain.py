@@ -17,15 +17,12 @@ from typing import Any
 import torch
 
 from genkit.components.base import Component
-from genkit.components.candidates import Candidates, Row
+from genkit.components.candidates import ROUNDING, Candidates, Row
 from genkit.components.samplers.categorical import InverseCdf, inverse_cdf
 from genkit.core.binding import BoundParts
 from genkit.core.contracts import LogitsProcessor, Sampler
 from genkit.core.guard import unguarded
 from genkit.core.state import GenerationState
-
-_ROUNDING = 1e-12
-"""More than the part by which sums of the same numbers in another order differ."""
 
 
 def collapsed(bound: BoundParts) -> BoundParts:
@@ -134,6 +131,6 @@ def _draw(found: Candidates, uniform: torch.Tensor) -> torch.Tensor | None:
     """The id drawn, `[1]`; None where it is too close to call."""
     probs = found.logits.softmax(-1, dtype=torch.float64)
     running = probs.cumsum(-1)
-    if not float((running - uniform * running[:, -1:]).abs_().amin()) > _ROUNDING:
+    if not float((running - uniform * running[:, -1:]).abs_().amin()) > ROUNDING:
         return None
     return found.ids[inverse_cdf(probs, uniform)]

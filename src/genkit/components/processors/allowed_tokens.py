@@ -9,7 +9,8 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, token_tensor
+from genkit.components.processors.masks import token_tensor
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors.continuations import BiasedContinuations, Scope
+from genkit.components.strings import Strings
 from genkit.core.run import Run
 from genkit.errors import UnsupportedError
 from genkit.text.tokenizer import Tokenizer
@@ -41,7 +42,7 @@ class BadWords(LogitsProcessor):
     may_empty: ClassVar[bool] = True
 
     token_ids: tuple[tuple[int, ...], ...] = Field((), description="words as lists of token ids")
-    strings: tuple[str, ...] = Field(
+    strings: Strings = Field(
         (), description="words as text; each is banned with and without a space before it"
     )
     scope: Scope = Field(
@@ -59,11 +60,6 @@ class BadWords(LogitsProcessor):
         if () in value:
             raise ValueError("a word has at least one token; leave the empty one out")
         return value
-
-    @field_validator("strings", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("strings")
     @classmethod

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, forbid, token_tensor
+from genkit.components.processors.masks import forbid, token_tensor
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 import torch
 
-from genkit.components.processors.masks import Rowless, token_tensor
+from genkit.components.processors.masks import token_tensor
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

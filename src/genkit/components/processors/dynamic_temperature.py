@@ -8,8 +8,8 @@ import torch
 from pydantic import Field, model_validator
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.ranking import entropy, probabilities
 from genkit.components.processors.temperature import COLDEST, first_of_the_largest
+from genkit.components.ranking import entropy, probabilities
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

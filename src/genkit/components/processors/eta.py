@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.ranking import entropy, probabilities, spared
+from genkit.components.ranking import entropy, probabilities, spared
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

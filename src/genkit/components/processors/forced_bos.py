@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, token_tensor
+from genkit.components.processors.masks import forced, token_tensor
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
@@ -52,8 +52,7 @@ class _Beginning(Rowless):
     def __init__(self, spec: ForcedBos, run: Run) -> None:
         super().__init__(spec.type)
         self.of_answer = spec.place == "first_of_answer"
-        self.forced = torch.full((run.vocab_size,), -math.inf, device=run.device)
-        self.forced[token_tensor(spec.type, [spec.token_id], run)] = 0.0
+        self.forced = forced(token_tensor(spec.type, [spec.token_id], run), run)
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         begins = state.num_generated == 0 if self.of_answer else state.num_tokens == 1

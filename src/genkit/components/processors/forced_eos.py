@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, end_tokens, token_tensor
+from genkit.components.processors.masks import end_tokens, forced
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import UnsupportedError
@@ -49,16 +49,12 @@ class ForcedEos(LogitsProcessor):
 class _LastPlace(Rowless):
     def __init__(self, spec: ForcedEos, run: Run) -> None:
         super().__init__(spec.type)
-        if spec.token_ids is None:
-            ids = end_tokens(spec.type, (), run)
-        else:
-            ids = token_tensor(spec.type, spec.token_ids, run)
+        ids = end_tokens(spec.type, run, instead=spec.token_ids)
         if not len(ids):
             raise UnsupportedError(
                 "forced_eos has no token to force: this model names no end token; give token_ids"
             )
-        self.forced = torch.full((run.vocab_size,), -math.inf, device=run.device)
-        self.forced[ids] = 0.0
+        self.forced = forced(ids, run)
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         if state.length + 1 < state.nearest_end:

@@ -10,9 +10,9 @@ import torch
 from pydantic import Field
 
 from genkit.components.processors.bias import LARGEST_BIAS
-from genkit.components.processors.masks import Rowless
 from genkit.components.processors.nested_options import NestedOptions
 from genkit.components.processors.top_k import TopK
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

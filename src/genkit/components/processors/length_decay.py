@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, end_tokens, token_tensor
+from genkit.components.processors.masks import end_tokens
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
@@ -55,10 +56,7 @@ class _Decay(Rowless):
         super().__init__(spec.type)
         self.start = spec.start
         self.factor = torch.tensor(spec.factor, dtype=torch.float64, device=run.device)
-        if spec.token_ids is None:
-            self.end_ids = end_tokens(spec.type, (), run)
-        else:
-            self.end_ids = token_tensor(spec.type, spec.token_ids, run)
+        self.end_ids = end_tokens(spec.type, run, instead=spec.token_ids)
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         if state.most_generated <= self.start:

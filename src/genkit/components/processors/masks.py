@@ -1,29 +1,18 @@
-"""Token ids that a part forbids, as tensors, and what bound parts without row state share."""
+"""Token ids that a part forbids or forces, as tensors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 
 from genkit.components.base import check_token_ids
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
+from genkit.core.state import GenerationState
 
-__all__ = ["Rowless", "end_tokens", "forbid", "token_tensor"]
-
-
-class Rowless:
-    """Base of what `bind` makes where it holds something of the run, but nothing of a row."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        """It holds nothing of a row."""
-
-    def rewind(self, n: int) -> None:
-        """It holds no token."""
+__all__ = ["NoEndYet", "end_tokens", "forbid", "forced", "token_tensor"]
 
 
 def token_tensor(part: str, token_ids: Iterable[int], run: Run) -> torch.Tensor:
@@ -37,14 +26,30 @@ def token_tensor(part: str, token_ids: Iterable[int], run: Run) -> torch.Tensor:
     return torch.tensor(distinct, dtype=torch.int64, device=run.device)
 
 
-def end_tokens(part: str, others: Iterable[int], run: Run) -> torch.Tensor:
+def end_tokens(
+    part: str, run: Run, others: Iterable[int] = (), instead: Iterable[int] | None = None
+) -> torch.Tensor:
     """The model's own end tokens and others; one of its own that has no logit is left out.
 
+    Args:
+        part: what asks, for errors.
+        run: the run.
+        others: those besides the model's own.
+        instead: those in place of the model's own; None: its own.
+
     Raises:
-        InputError: the model does not have one of the others.
+        InputError: the model does not have one of those that are given.
     """
+    if instead is not None:
+        return token_tensor(part, instead, run)
     own = {token_id for token_id in run.eos_token_ids if token_id < run.vocab_size}
     return token_tensor(part, own.union(others), run)
+
+
+def forced(token_ids: torch.Tensor, run: Run) -> torch.Tensor:
+    """Logits that leave these ids alone, all alike: 0, and -inf for all others, `[vocab]`."""
+    row = torch.full((run.vocab_size,), -math.inf, device=run.device)
+    return row.index_fill_(0, token_ids, 0.0)
 
 
 def forbid(
@@ -61,3 +66,24 @@ def forbid(
         return logits.index_fill(-1, token_ids, -math.inf)
     chosen = logits.index_select(-1, token_ids).masked_fill(rows.unsqueeze(-1), -math.inf)
     return logits.index_copy(-1, token_ids, chosen)
+
+
+class NoEndYet(Rowless):
+    """Forbids end tokens in rows that are too short.
+
+    Args:
+        part: the name of the part.
+        end_ids: what is forbidden, int64 `[ids]`.
+        is_short: which rows are, bool `[batch]`.
+    """
+
+    def __init__(
+        self, part: str, end_ids: torch.Tensor, is_short: Callable[[GenerationState], torch.Tensor]
+    ) -> None:
+        super().__init__(part)
+        self.end_ids = end_ids
+        self.is_short = is_short
+
+    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """The logits with the end tokens of those rows at -inf, `[batch, vocab]`."""
+        return forbid(logits, self.end_ids, self.is_short(state))

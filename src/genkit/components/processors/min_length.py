@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, end_tokens, forbid
+from genkit.components.processors.masks import NoEndYet, end_tokens
 from genkit.core.run import Run
-from genkit.core.state import GenerationState
 
 
 class MinLength(LogitsProcessor):
@@ -37,21 +35,13 @@ class MinLength(LogitsProcessor):
         (), description="ids that are forbidden besides the model's own end tokens"
     )
 
-    def bind(self, run: Run) -> _TooShort | None:
+    def bind(self, run: Run) -> NoEndYet | None:
         """The end tokens on the run's device; None where there is nothing to forbid.
 
         Raises:
             InputError: the model does not have one of the ids.
         """
-        bound = _TooShort(self, run)
-        return bound if self.limit and len(bound.end_ids) else None
-
-
-class _TooShort(Rowless):
-    def __init__(self, spec: MinLength, run: Run) -> None:
-        super().__init__(spec.type)
-        self.limit = spec.limit
-        self.end_ids = end_tokens(spec.type, spec.token_ids, run)
-
-    def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        return forbid(logits, self.end_ids, state.num_tokens < self.limit)
+        end_ids = end_tokens(self.type, run, self.token_ids)
+        if not self.limit or not len(end_ids):
+            return None
+        return NoEndYet(self.type, end_ids, lambda state: state.num_tokens < self.limit)

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.processors.masks import Rowless, end_tokens, forbid
+from genkit.components.processors.masks import NoEndYet, end_tokens
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
@@ -47,26 +47,23 @@ class MinNewTokens(LogitsProcessor):
         "`allow` them",
     )
 
-    def bind(self, run: Run) -> _NoEndYet | None:
+    def bind(self, run: Run) -> NoEndYet | None:
         """The end tokens on the run's device; None where there is nothing to forbid.
 
         Raises:
             InputError: the model does not have one of the ids.
         """
-        bound = _NoEndYet(self, run)
-        return bound if self.limit and len(bound.end_ids) else None
+        end_ids = end_tokens(self.type, run, self.token_ids)
+        if not self.limit or not len(end_ids):
+            return None
+        made = NoEndYet if self.if_none_left == "forbid" else _NoEndUnlessAlone
+        return made(self.type, end_ids, lambda state: state.num_generated < self.limit)
 
 
-class _NoEndYet(Rowless):
-    def __init__(self, spec: MinNewTokens, run: Run) -> None:
-        super().__init__(spec.type)
-        self.limit = spec.limit
-        self.allow = spec.if_none_left == "allow"
-        self.end_ids = end_tokens(spec.type, spec.token_ids, run)
+class _NoEndUnlessAlone(NoEndYet):
+    """Leaves rows as they are in which nothing but end tokens is allowed."""
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        kept = forbid(logits, self.end_ids, state.num_generated < self.limit)
-        if not self.allow:
-            return kept
+        kept = super().__call__(state, logits)
         none_left = kept.amax(-1, keepdim=True) == -math.inf
         return torch.where(none_left, logits, kept)

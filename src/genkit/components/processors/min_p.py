@@ -10,7 +10,7 @@ from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
 from genkit.components.candidates import Candidates, Row
-from genkit.components.processors.ranking import spared
+from genkit.components.ranking import spared
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

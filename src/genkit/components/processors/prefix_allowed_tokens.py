@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from genkit.components.base import LogitsProcessor, check_token_ids
-from genkit.components.processors.masks import Rowless
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import EmptyRowError, OptionError, OptionProblem

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch.nn.functional import pad
 
-from genkit.components.processors.masks import Rowless
 from genkit.components.processors.nested_options import NestedOptions
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

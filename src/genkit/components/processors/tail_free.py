@@ -9,8 +9,7 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import weights
-from genkit.components.processors.ranking import beyond
+from genkit.components.ranking import beyond, weights
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 

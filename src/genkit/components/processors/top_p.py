@@ -9,16 +9,13 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Row, weights
-from genkit.components.processors.ranking import Ties, beyond, spared
+from genkit.components.candidates import ROUNDING, Candidates, Row
+from genkit.components.ranking import Ties, beyond, spared, weights
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
 _FEW = 64
 """How many tokens hold the mass of most rows of a language model."""
-
-_ROUNDING = 1e-12
-"""More than the part by which sums of the same weights in another order differ."""
 
 
 def _the_first_few(row: Row, weight: torch.Tensor) -> torch.Tensor:
@@ -87,7 +84,7 @@ class TopP(LogitsProcessor):
             ranked = logits.sort(dim=-1, descending=True).values
             running = weights(ranked, row.largest).cumsum_(-1)
             nearest = (running - limit).abs_().amin()
-            if bool(nearest <= row.total * _ROUNDING):
+            if bool(nearest <= row.total * ROUNDING):
                 return None
             if bool(running[0, -1] > limit) and logits.shape[1] >= self.min_keep:
                 return Candidates(ids, self._cut(logits, ranked, running, limit))

@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors.green_list import GreenList
-from genkit.components.processors.masks import Rowless
 from genkit.components.processors.synthid import SynthID
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 
 _SCHEMES: dict[str, type[GreenList] | type[SynthID]] = {"green_list": GreenList, "synthid": SynthID}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor, check_token_ids
-from genkit.components.processors.ranking import Ties, probabilities
+from genkit.components.ranking import Ties, probabilities
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
@@ -78,12 +78,11 @@ class Xtc(LogitsProcessor):
         return None if idle else _TopChoices(self, run.purpose)
 
 
-class _TopChoices:
-    """Excludes them; it holds nothing of a row."""
-
-    name = "xtc"
+class _TopChoices(Rowless):
+    """Excludes them."""
 
     def __init__(self, options: Xtc, purpose: str) -> None:
+        super().__init__(options.type)
         self.options = options
         self.purpose = purpose
 
@@ -114,9 +113,3 @@ class _TopChoices:
         dropped[:, ids] = False
         left = (allowed & ~dropped).sum(-1, keepdim=True)
         return dropped & ~skipped & (left >= options.min_keep)
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        """It holds nothing of a row."""
-
-    def rewind(self, count: int) -> None:
-        """It remembers nothing."""

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from genkit.components.base import Sampler
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
@@ -38,23 +39,16 @@ class Categorical(Sampler):
         return InverseCdf(run.purpose)
 
 
-class InverseCdf:
+class InverseCdf(Rowless):
     """The draw of `categorical`; `purpose` names it among the draws of a step."""
 
-    name = "categorical"
-
     def __init__(self, purpose: str) -> None:
+        super().__init__("categorical")
         self.purpose = purpose
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         probs = logits.softmax(-1, dtype=torch.float64)
         return inverse_cdf(probs, state.rng.uniform(self.purpose))
-
-    def reorder(self, indices: object) -> None:
-        """It holds nothing of a row."""
-
-    def rewind(self, n: int) -> None:
-        """It holds nothing of a token."""
 
 
 def inverse_cdf(masses: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

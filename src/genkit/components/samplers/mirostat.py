@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import Sampler
+from genkit.components.ranking import beyond
 from genkit.components.samplers.categorical import inverse_cdf
 from genkit.components.samplers.draw_trail import DrawTrail
 from genkit.core.run import Run
@@ -132,17 +133,7 @@ class _Mirostat:
 
 
 def _largest(logits: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """Which tokens are among the k largest of their row, ties by the lower id.
-
-    Args:
-        logits: `[batch, vocab]`.
-        k: for each row, int64 `[batch, 1]`, at least 1 and at most the size of the vocabulary.
-
-    Returns:
-        bool `[batch, vocab]`.
-    """
+    """Which tokens are the k largest of their row, bool `[batch, vocab]`; k is `[batch, 1]`."""
     # As far as any row reaches. A GPU is not asked, which would wait for it.
     most = int(k.max()) if logits.device.type == "cpu" else logits.shape[-1]
-    kth = logits.topk(most).values.gather(-1, k - 1)
-    above, equal = logits > kth, logits == kth
-    return above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))
+    return ~beyond(logits, logits.topk(most).values, k)

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from genkit.components.base import StopCriterion
 from genkit.components.stopping.row_text import TextEnd
 from genkit.components.stopping.text_match import Match, TextMatch
+from genkit.components.strings import Strings
 from genkit.core.run import Run
 
 # What looks at the text before the place where it stands. A pattern that is taken for one of these
@@ -42,17 +43,12 @@ class StopRegex(StopCriterion):
 
     type: Literal["stop_regex"] = "stop_regex"
 
-    patterns: tuple[str, ...] = Field(min_length=1, description="patterns that end a row")
+    patterns: Strings = Field(min_length=1, description="patterns that end a row")
     include: bool = Field(False, description="keep the match at the end of the text")
     longest: int = Field(128, ge=1, description="the most characters that a match may have")
     min_new_tokens: int = Field(
         0, ge=0, description="a match that ends within that many tokens does not count"
     )
-
-    @field_validator("patterns", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("patterns")
     @classmethod

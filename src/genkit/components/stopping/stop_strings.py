@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
 from genkit.components.base import StopCriterion
 from genkit.components.stopping.row_text import TextEnd
 from genkit.components.stopping.text_match import Match, TextMatch
+from genkit.components.strings import Strings
 from genkit.core.run import Run
 
 
@@ -28,16 +29,11 @@ class StopStrings(StopCriterion):
 
     type: Literal["stop_strings"] = "stop_strings"
 
-    strings: tuple[str, ...] = Field(min_length=1, description="strings that end a row")
+    strings: Strings = Field(min_length=1, description="strings that end a row")
     include: bool = Field(False, description="keep the string at the end of the text")
     min_new_tokens: int = Field(
         0, ge=0, description="a string that ends within that many tokens does not count"
     )
-
-    @field_validator("strings", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("strings")
     @classmethod

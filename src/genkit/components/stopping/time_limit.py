@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 
 from genkit.components.base import StopCriterion
+from genkit.components.rowless import Rowless
 from genkit.core.run import Clock, Run
 from genkit.core.state import GenerationState
 
@@ -29,19 +29,15 @@ class TimeLimit(StopCriterion):
         return _Deadline(self.name, self.seconds, run.clock)
 
 
-class _Deadline:
+class _Deadline(Rowless):
+    """Compares with the clock, which goes on whatever tokens are taken back."""
+
     finish_reason = "time"
 
     def __init__(self, name: str, seconds: float, clock: Clock) -> None:
-        self.name = name
+        super().__init__(name)
         self.seconds = seconds
         self.clock = clock
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
         return state.finished if self.clock.seconds() < self.seconds else ~state.finished
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        """It holds nothing of a row."""
-
-    def rewind(self, n: int) -> None:
-        """It holds nothing of a token; time goes on."""

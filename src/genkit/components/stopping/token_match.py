@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from genkit.components.base import check_token_ids
+from genkit.components.rowless import Rowless
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import InputError
 
 
-class TokenMatch:
+class TokenMatch(Rowless):
     """Is the last token one of these?"""
 
     def __init__(self, name: str, token_ids: Sequence[int], run: Run) -> None:
@@ -21,7 +22,7 @@ class TokenMatch:
             check_token_ids(name, token_ids, run.vocab_size)
         except InputError as error:
             raise InputError(f"{error}. To end at no token, leave the part out") from None
-        self.name = name
+        super().__init__(name)
         self.token_ids = torch.tensor(list(token_ids), device=run.device)
         self.is_single = len(token_ids) == 1
 
@@ -33,9 +34,3 @@ class TokenMatch:
     def report(self, state: GenerationState, i: int) -> dict[str, Any]:
         generated = state.generated_row(i)
         return {"matched": int(generated[-1]), "position": len(generated) - 1}
-
-    def reorder(self, indices: Sequence[int]) -> None:
-        """It holds nothing of a row."""
-
-    def rewind(self, n: int) -> None:
-        """It holds nothing of a token."""

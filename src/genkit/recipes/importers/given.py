@@ -12,8 +12,6 @@ from genkit.recipes.document import describe
 Settings = Mapping[str, tuple[Any, str]]
 """By the engine's name: the value, and where it was said, as `--top-k` or `file.json: top_k`."""
 
-LARGEST_BIAS = 1e6
-
 Aside = Mapping[str, tuple[Any, str]]
 """Settings that a recipe has no place for: the value that changes nothing, and why."""
 
@@ -227,4 +225,6 @@ def _as_bias(value: Any) -> float | str:
 
 
 def _is_bias(bias: float | str) -> bool:
+    from genkit.components.processors.bias import LARGEST_BIAS
+
     return bias == "-inf" or abs(float(bias)) <= LARGEST_BIAS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from genkit.recipes.importers.common import OUTPUT, write_repetition
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said, as_whole
 
@@ -21,7 +22,6 @@ _SAMPLING = (
 
 _BEAMS = "genkit has no beam search that would use it"
 _ASSISTANT = "genkit has no assisted generation that would use it"
-_OUTPUT = "it is about what is returned besides the answer"
 _MODEL = "it belongs to the model or its cache, not to how tokens are chosen"
 
 ASIDE: Aside = {
@@ -48,11 +48,11 @@ ASIDE: Aside = {
     "is_assistant": (False, _ASSISTANT),
     "speculation_type": (None, _ASSISTANT),
     "use_mtp": (False, _ASSISTANT),
-    "output_attentions": (False, _OUTPUT),
-    "output_hidden_states": (False, _OUTPUT),
-    "output_scores": (False, _OUTPUT),
-    "output_logits": (False, _OUTPUT),
-    "return_dict_in_generate": (False, _OUTPUT),
+    "output_attentions": (False, OUTPUT),
+    "output_hidden_states": (False, OUTPUT),
+    "output_scores": (False, OUTPUT),
+    "output_logits": (False, OUTPUT),
+    "return_dict_in_generate": (False, OUTPUT),
     "use_cache": (True, "write `cache: {type: none}` to do without a cache"),
     "cache_implementation": (
         None,
@@ -102,12 +102,7 @@ def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:
     encouraged = given.number("encoder_repetition_penalty", default=1.0, above=0)
     if encouraged.value != 1:
         draft.processor("prompt_repetition_penalty", penalty=encouraged)
-    penalty = given.number("repetition_penalty", default=1.0, above=0)
-    if penalty.value != 1:
-        draft.processor("repetition_penalty", penalty=penalty)
-    size = given.whole("no_repeat_ngram_size", default=0)
-    if size.value > 0:
-        draft.processor("no_repeat_ngram", n=size)
+    write_repetition(given, draft)
     size = given.whole("encoder_no_repeat_ngram_size", default=0)
     if size.value > 0:
         draft.processor("prompt_no_repeat_ngram", n=size)

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from genkit.recipes.importers.common import (
+    CONSTRAINT,
+    write_biases,
+    write_penalties_at_once,
+    write_stop_strings,
+)
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said, as_texts
 
@@ -45,13 +51,12 @@ _OTHER_NAMES = {
 _RANDOM_SEEDS = (-1, 2**32 - 1)
 _NEVER = 2**31 - 1
 
-_CONSTRAINT = "constraints are a plugin's"
 _MACHINE = "it is about memory and speed, not about how tokens are chosen"
 
 ASIDE: Aside = {
-    "grammar": ("", _CONSTRAINT),
-    "json_schema": (None, _CONSTRAINT),
-    "response_format": ({"type": "text"}, _CONSTRAINT),
+    "grammar": ("", CONSTRAINT),
+    "json_schema": (None, CONSTRAINT),
+    "response_format": ({"type": "text"}, CONSTRAINT),
     "prompt": (None, "a recipe has no prompt; give it when you generate"),
     "prompt_file": (None, "a recipe has no prompt; give it when you generate"),
     "messages": (None, "a recipe has no prompt; give it when you generate"),
@@ -73,9 +78,7 @@ ASIDE: Aside = {
 def write(given: Given, draft: Draft) -> None:
     """Bias, then the samplers in their order and the draw; or temperature and mirostat alone."""
     ignored = given.flag("ignore_eos")
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
+    write_biases(given, draft)
     if ignored.value:
         draft.processor("min_new_tokens", because=ignored, limit=ignored.but(_NEVER))
     mirostat = given.whole("mirostat", default=0, least=0, most=2)
@@ -193,14 +196,13 @@ class _Samplers:
         if self.last_n.value == 0:
             return
         window = self.last_n.but(None if self.last_n.value == -1 else self.last_n.value)
-        scope: dict[str, Any] = {"scope": "all", "window": window}
-        if self.repeat.value != 1:
-            self._draft.processor("repetition_penalty", penalty=self.repeat, **scope)
-        if self.frequency.value:
-            both = {"presence": self.presence} if self.presence.value else {}
-            self._draft.processor("frequency_penalty", penalty=self.frequency, **both, **scope)
-        elif self.presence.value:
-            self._draft.processor("presence_penalty", penalty=self.presence, **scope)
+        write_penalties_at_once(
+            self._draft,
+            window=window,
+            repeat=self.repeat,
+            frequency=self.frequency,
+            presence=self.presence,
+        )
 
     def dry(self) -> None:
         if not self.dry_multiplier.value or self.dry_base.value < 1 or not self.dry_last_n.value:
@@ -318,9 +320,7 @@ def _context_and_ends(given: Given, draft: Draft, ignored: Said) -> None:
         draft.context("chat", because=system, system=system)
     if not ignored.value:
         draft.stop("eos", because=ignored)
-    strings = given.texts("stop")
-    if strings.value:
-        draft.stop("stop_strings", strings=strings)
+    write_stop_strings(given, draft)
     limit = given.whole("n_predict", "max_tokens", default=-1)
     if limit.value > 0:
         draft.stop("max_new_tokens", limit=limit)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from genkit.recipes.importers import requests
+from genkit.recipes.importers.common import (
+    write_biases,
+    write_end,
+    write_penalties_at_once,
+    write_stop_strings,
+)
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
 from genkit.recipes.importers.llama_cpp import write_mirostat
@@ -21,9 +25,7 @@ ASIDE: Aside = {
 def write(given: Given, draft: Draft) -> None:
     """Bias, penalties; then greedy, a plain draw, mirostat, or the filters and the temperature."""
     requests.write_context(given, draft, "text")
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
+    write_biases(given, draft)
     _penalties(given, draft)
     temperature = given.number("temperature", "temp", default=0.8)
     version = given.whole("mirostat_mode", default=0, least=0, most=2)
@@ -48,20 +50,13 @@ def write(given: Given, draft: Draft) -> None:
 
 
 def _penalties(given: Given, draft: Draft) -> None:
-    scope: dict[str, Any] = {
-        "scope": "all",
-        "window": given.whole("last_n_tokens_size", default=64, least=0),
-    }
-    repeat = given.number("repeat_penalty", default=1.0, above=0)
-    frequency = given.number("frequency_penalty", default=0.0)
-    presence = given.number("presence_penalty", default=0.0)
-    if repeat.value != 1:
-        draft.processor("repetition_penalty", penalty=repeat, **scope)
-    if frequency.value:
-        both = {"presence": presence} if presence.value else {}
-        draft.processor("frequency_penalty", penalty=frequency, **both, **scope)
-    elif presence.value:
-        draft.processor("presence_penalty", penalty=presence, **scope)
+    write_penalties_at_once(
+        draft,
+        window=given.whole("last_n_tokens_size", default=64, least=0),
+        repeat=given.number("repeat_penalty", default=1.0, above=0),
+        frequency=given.number("frequency_penalty", default=0.0),
+        presence=given.number("presence_penalty", default=0.0),
+    )
 
 
 def _filters(given: Given, draft: Draft, temperature: Said) -> None:
@@ -82,10 +77,8 @@ def _filters(given: Given, draft: Draft, temperature: Said) -> None:
 
 
 def _ends(given: Given, draft: Draft) -> None:
-    draft.stop("eos", because=given.take("eos", default=True, read=bool))
-    strings = given.texts("stop")
-    if strings.value:
-        draft.stop("stop_strings", strings=strings)
+    write_end(given, draft)
+    write_stop_strings(given, draft)
     limit = given.whole("max_tokens", default=16)
     if limit.value > 0:
         draft.stop("max_new_tokens", limit=limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from genkit.recipes.importers.common import write_biases, write_end
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
 
@@ -35,9 +36,7 @@ _DRAWING = (
 
 def write(given: Given, draft: Draft) -> None:
     """Bias, penalties, then on log-probabilities top_p, min_p, XTC, top_k, and temperature last."""
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
+    write_biases(given, draft)
     for name, neutral in (
         ("repetition_penalty", 1.0),
         ("presence_penalty", 0.0),
@@ -57,7 +56,7 @@ def write(given: Given, draft: Draft) -> None:
     else:
         _truncation(given, draft, temperature)
         draft.sampler("categorical", because=temperature)
-    draft.stop("eos", because=given.take("eos", default=True, read=bool))
+    write_end(given, draft)
     draft.stop("max_new_tokens", limit=given.whole("max_tokens", default=256, least=1))
     draft.seed(given.whole("seed"))
 

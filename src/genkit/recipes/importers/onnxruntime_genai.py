@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from genkit.recipes.importers.common import write_repetition
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given
 
@@ -29,12 +30,7 @@ def write(given: Given, draft: Draft) -> None:
     least = given.whole("min_length", default=0)
     if least.value > 0:
         draft.processor("min_length", limit=least, **more_ends)
-    penalty = given.number("repetition_penalty", default=1.0, above=0)
-    if penalty.value != 1:
-        draft.processor("repetition_penalty", penalty=penalty)
-    size = given.whole("no_repeat_ngram_size", default=0)
-    if size.value > 0:
-        draft.processor("no_repeat_ngram", n=size)
+    write_repetition(given, draft)
     if is_drawn.value:
         _truncation(given, draft)
     else:

@@ -7,6 +7,12 @@ taken.
 from __future__ import annotations
 
 from genkit.recipes.importers import requests
+from genkit.recipes.importers.common import (
+    write_biases,
+    write_end,
+    write_penalties_of_answer,
+    write_stop_strings,
+)
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Given
 
@@ -16,13 +22,8 @@ ASIDE = requests.ASIDE
 def write(given: Given, draft: Draft) -> None:
     """Bias, penalties on the answer, temperature, top_p."""
     context = requests.write_context(given, draft, "chat")
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
-    for name in ("frequency_penalty", "presence_penalty"):
-        amount = given.number(name, default=0.0, least=-2, most=2)
-        if amount.value:
-            draft.processor(name, penalty=amount, scope="output")
+    write_biases(given, draft)
+    write_penalties_of_answer(given, draft)
     temperature = given.number("temperature", default=1.0, least=0, most=2)
     if temperature.value == 0:
         given.leave_idle(("top_p",), "at temperature 0 the most probable token is taken")
@@ -34,10 +35,8 @@ def write(given: Given, draft: Draft) -> None:
         if top_p.value < 1:
             draft.processor("top_p", p=top_p)
         draft.sampler("categorical", because=temperature)
-    draft.stop("eos", because=given.take("eos", default=True, read=bool))
-    strings = given.texts("stop")
-    if strings.value:
-        draft.stop("stop_strings", strings=strings)
+    write_end(given, draft)
+    write_stop_strings(given, draft)
     default = 16 if context.name == "prompt" else None  # legacy completions have a limit
     limit = given.whole("max_completion_tokens", "max_tokens", default=default, least=1)
     if limit.value is not None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from genkit.recipes.importers.common import CONSTRAINT, OUTPUT
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
 
-_CONSTRAINT = "constraints are a plugin's"
 _TOOLS = "genkit has no tools"
-_OUTPUT = "it is about what is returned besides the answer"
 _SERVER = "it is for a server"
 
 ASIDE: Aside = {
     "n": (1, "say --num-samples when you generate"),
     "best_of": (1, "say --num-samples when you generate"),
-    "response_format": ({"type": "text"}, _CONSTRAINT),
+    "response_format": ({"type": "text"}, CONSTRAINT),
     "tools": ([], _TOOLS),
     "tool_choice": ("none", _TOOLS),
     "parallel_tool_calls": (None, _TOOLS),
@@ -24,10 +23,10 @@ ASIDE: Aside = {
     "function_call": ("none", _TOOLS),
     "logprobs": (None, "say --logprobs when you generate"),
     "top_logprobs": (None, "say --logprobs when you generate"),
-    "echo": (False, _OUTPUT),
+    "echo": (False, OUTPUT),
     "suffix": (None, "filling in the middle is no part of genkit"),
-    "stream": (False, _OUTPUT),
-    "stream_options": (None, _OUTPUT),
+    "stream": (False, OUTPUT),
+    "stream_options": (None, OUTPUT),
     "user": (None, _SERVER),
     "store": (False, _SERVER),
     "metadata": (None, _SERVER),

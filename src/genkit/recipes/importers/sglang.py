@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from genkit.recipes.importers import requests
+from genkit.recipes.importers.common import CONSTRAINT, write_biases, write_penalties_of_answer
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
 
 _GREEDY = 1e-6
 """Below this temperature SGLang is greedy."""
 
-_CONSTRAINT = "constraints are a plugin's"
 
 ASIDE: Aside = {
     **requests.ASIDE,
-    "json_schema": (None, _CONSTRAINT),
-    "regex": (None, _CONSTRAINT),
-    "ebnf": (None, _CONSTRAINT),
-    "structural_tag": (None, _CONSTRAINT),
+    "json_schema": (None, CONSTRAINT),
+    "regex": (None, CONSTRAINT),
+    "ebnf": (None, CONSTRAINT),
+    "structural_tag": (None, CONSTRAINT),
     "custom_logit_processor": (None, "it is code for SGLang; a plugin can bring such a part"),
     "custom_params": (None, "it is for a custom logit processor"),
     "return_logprob": (False, "say --logprobs when you generate"),
@@ -32,9 +32,7 @@ def write(given: Given, draft: Draft) -> None:
     untrimmed = given.flag("no_stop_trim")
     stop_ids = requests.write_stops(given, draft, include=untrimmed)
     _penalties(given, draft, stop_ids)
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
+    write_biases(given, draft)
     if temperature.value < _GREEDY:
         reason = f"SGLang is greedy at a temperature below {_GREEDY:g}"
         given.leave_idle(("top_p", "top_k", "min_p"), reason)
@@ -54,10 +52,7 @@ def write(given: Given, draft: Draft) -> None:
 
 
 def _penalties(given: Given, draft: Draft, stop_ids: Said) -> None:
-    for name in ("frequency_penalty", "presence_penalty"):
-        amount = given.number(name, default=0.0, least=-2, most=2)
-        if amount.value:
-            draft.processor(name, penalty=amount, scope="output")
+    write_penalties_of_answer(given, draft)
     least = given.whole("min_new_tokens", "min_tokens", default=0, least=0)
     if least.value:
         ids = {"token_ids": stop_ids} if stop_ids.value else {}

@@ -6,26 +6,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from genkit.recipes.importers import requests
+from genkit.recipes.importers.common import (
+    CONSTRAINT,
+    OUTPUT,
+    write_biases,
+    write_penalties_of_answer,
+)
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
 
 _GREEDY, _COLDEST = 1e-5, 1e-2
 """Below the first temperature vLLM is greedy; what lies between them becomes the second."""
 
-_CONSTRAINT = "constraints are a plugin's"
 _SERVER = "it is for a server"
-_OUTPUT = "it is about what is returned besides the answer"
 
 ASIDE: Aside = {
     **requests.ASIDE,
     "use_beam_search": (False, "genkit has no beam search"),
     "length_penalty": (1.0, "genkit has no beam search"),
-    "structured_outputs": (None, _CONSTRAINT),
-    "guided_json": (None, _CONSTRAINT),
-    "guided_regex": (None, _CONSTRAINT),
-    "guided_choice": (None, _CONSTRAINT),
-    "guided_grammar": (None, _CONSTRAINT),
-    "guided_decoding_backend": (None, _CONSTRAINT),
+    "structured_outputs": (None, CONSTRAINT),
+    "guided_json": (None, CONSTRAINT),
+    "guided_regex": (None, CONSTRAINT),
+    "guided_choice": (None, CONSTRAINT),
+    "guided_grammar": (None, CONSTRAINT),
+    "guided_decoding_backend": (None, CONSTRAINT),
     "thinking_token_budget": (-1, "genkit has no budget for thinking"),
     "watermarking": (False, "its mark is made while drawing, with noise of its own"),
     "truncate_prompt_tokens": (None, "see `context.overflow: truncate_left`"),
@@ -36,11 +40,11 @@ ASIDE: Aside = {
     "chat_template": (None, "the template is the tokenizer's own"),
     "chat_template_kwargs": (None, "the template is the tokenizer's own"),
     "prompt_logprobs": (None, "see `genkit score`"),
-    "logprob_token_ids": (None, _OUTPUT),
-    "detokenize": (True, _OUTPUT),
-    "output_kind": (None, _OUTPUT),
-    "return_token_ids": (None, _OUTPUT),
-    "return_tokens_as_token_ids": (None, _OUTPUT),
+    "logprob_token_ids": (None, OUTPUT),
+    "detokenize": (True, OUTPUT),
+    "output_kind": (None, OUTPUT),
+    "return_token_ids": (None, OUTPUT),
+    "return_tokens_as_token_ids": (None, OUTPUT),
     "priority": (0, _SERVER),
     "request_id": (None, _SERVER),
     "cache_salt": (None, _SERVER),
@@ -61,10 +65,7 @@ def write(given: Given, draft: Draft) -> None:
     penalty = given.number("repetition_penalty", default=1.0, above=0)
     if penalty.value != 1:
         draft.processor("repetition_penalty", penalty=penalty, positive="reciprocal")
-    for name in ("frequency_penalty", "presence_penalty"):
-        amount = given.number(name, default=0.0, least=-2, most=2)
-        if amount.value:
-            draft.processor(name, penalty=amount, scope="output")
+    write_penalties_of_answer(given, draft)
     if temperature.value < _GREEDY:
         reason = f"vLLM is greedy at a temperature below {_GREEDY:g}"
         given.leave_idle(("min_p", "top_k", "top_p"), reason)
@@ -88,9 +89,7 @@ def _masks(given: Given, draft: Draft, least: Said, stop_ids: Said) -> None:
     if least.value:
         ids = {"token_ids": stop_ids} if stop_ids.value else {}
         draft.processor("min_new_tokens", limit=least, if_none_left="allow", **ids)
-    biases = given.biases()
-    if biases.value:
-        draft.processor("token_bias", biases=biases)
+    write_biases(given, draft)
 
 
 def _truncation(given: Given, draft: Draft, temperature: Said) -> None:

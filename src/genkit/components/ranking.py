@@ -14,6 +14,19 @@ Ties = Literal["by_id", "keep"]
 """What becomes of tokens that equal the last one kept: lower ids go first, or all of them stay."""
 
 
+def weights(logits: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+    """What probabilities are proportional to: ``exp(l - l_max)``, float64.
+
+    Unlike probabilities they do not depend on the sum of a row: those of equal logits add up
+    without rounding, and a part of a row has the weights that it has within the row.
+
+    Args:
+        logits: `[batch, any]`.
+        largest: the largest logit of each row, `[batch, 1]`.
+    """
+    return (logits.double() - largest).exp_()
+
+
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
     """The softmax of each row, float64 `[batch, vocab]`."""
     return logits.softmax(-1, dtype=torch.float64)
