@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from transformers import generation
 
+import running
 from genkit import Kit, Pipeline
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors import (
@@ -32,8 +33,6 @@ from genkit.components.processors import (
     Xtc,
 )
 from genkit.components.samplers import Categorical, Greedy
-from genkit.core.random import RowRandom
-from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import InputError, OptionError
 from genkit.testing import ScriptedModel, check_logits_processor, choose, process
@@ -48,17 +47,7 @@ Rows = torch.Tensor | Sequence[Sequence[float]]
 def bound(part: Any, logits: torch.Tensor) -> tuple[Any, GenerationState]:
     """The part bound for a run of these rows, and the state of its first step."""
     rows, vocab_size = logits.shape
-    run = Run(
-        prompts=((0,),) * rows,
-        seeds=tuple(range(rows)),
-        samples=(0,) * rows,
-        limits=(100,) * rows,
-        rows=tuple(range(rows)),
-        vocab_size=vocab_size,
-        purpose="part:0",
-    )
-    rng = RowRandom(run.seeds, run.samples)
-    return part.bind(run), GenerationState(run.prompts, run.limits, rng)
+    return running.bound(part, vocab_size, rows, purpose="part:0")
 
 
 def apply(part: Any, rows: Rows) -> torch.Tensor:

@@ -1,14 +1,13 @@
 """Adaptive-p, by hand."""
 
+import functools
 import math
 
 import pytest
 import torch
 
+import running
 from genkit.components.samplers import AdaptiveP, Categorical
-from genkit.core.random import RowRandom
-from genkit.core.run import Run
-from genkit.core.state import GenerationState
 from genkit.errors import OptionError
 from genkit.testing import check_sampler
 
@@ -16,18 +15,7 @@ INF = math.inf
 PROBS = [0.7, 0.2, 0.1, 0.0]
 
 
-def bound(part, vocab_size: int, rows: int = 1):
-    run = Run(
-        ((0,),) * rows,
-        tuple(range(rows)),
-        (0,) * rows,
-        (10**6,) * rows,
-        tuple(range(rows)),
-        vocab_size=vocab_size,
-        purpose="adaptive_p:0",
-    )
-    state = GenerationState(run.prompts, run.limits, RowRandom(run.seeds, run.samples))
-    return part.bind(run), state
+bound = functools.partial(running.bound, purpose="adaptive_p:0")
 
 
 def logits_of(*probs: float) -> torch.Tensor:

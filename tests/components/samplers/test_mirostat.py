@@ -1,5 +1,6 @@
 """Mirostat, by hand and against its formula written out."""
 
+import functools
 import itertools
 import math
 
@@ -8,10 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import running
 from genkit.components.samplers import Mirostat
-from genkit.core.random import RowRandom
-from genkit.core.run import Run
-from genkit.core.state import GenerationState
 from genkit.errors import OptionError
 from genkit.pipeline import Pipeline
 from genkit.testing import TinyModel, check_sampler
@@ -19,18 +18,7 @@ from genkit.testing import TinyModel, check_sampler
 INF = math.inf
 
 
-def bound(part: Mirostat, vocab_size: int, rows: int = 1):
-    run = Run(
-        ((0,),) * rows,
-        tuple(range(rows)),
-        (0,) * rows,
-        (10**6,) * rows,
-        tuple(range(rows)),
-        vocab_size=vocab_size,
-        purpose="mirostat:0",
-    )
-    state = GenerationState(run.prompts, run.limits, RowRandom(run.seeds, run.samples))
-    return part.bind(run), state
+bound = functools.partial(running.bound, purpose="mirostat:0")
 
 
 def kept(part: Mirostat, logits: list[float], mu: float) -> list[int]:
