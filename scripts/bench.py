@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import bench_chain
 import bench_onnx
 import torch
 import transformers
@@ -86,7 +87,7 @@ def overhead(count: int, tokens: int) -> Iterator[Row]:
             ],
             samplers.Categorical(),
             {"do_sample": True, **SAMPLED},
-            "at most 0.50",
+            "at most 0.33",
         ),
     ):
         pipeline = Pipeline(
@@ -240,6 +241,8 @@ def prefix(count: int, tokens: int) -> Iterator[Row]:
 
 BENCHMARKS = {
     "overhead": (overhead, 512),
+    "chain": (bench_chain.chain, 16),
+    "history": (bench_chain.history, 16),
     "decode": (decode, 64),
     "compiled": (compiled, 64),
     "growth": (growth, 16),

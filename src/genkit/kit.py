@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from genkit.core.settings import KeyPath
 from genkit.errors import GenkitError, UnknownNameError
 from genkit.plugins.manager import PluginManager
 from genkit.plugins.registry import PartEntry, Registry
-from genkit.recipes.document import KeyPath
 from genkit.recipes.load import RecipeSource, load
 from genkit.recipes.recipe import Recipe
 
@@ -161,7 +161,7 @@ class Kit:
         with _located(recipe, ("backend",)):
             model = self.load(recipe.backend, progress)
         with _located(recipe, ()):
-            return Pipeline(
+            pipeline = Pipeline(
                 model,
                 context=recipe.context,
                 cache=recipe.cache,
@@ -172,6 +172,8 @@ class Kit:
                 observers=self.plugins.observers(),
                 seed=recipe.seed,
             )
+        pipeline.settings = tuple(recipe.settings())
+        return pipeline
 
 
 def load_recipe(

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +28,7 @@ from genkit.core.limits import Limits
 from genkit.core.observers import watched
 from genkit.core.result import Steps
 from genkit.core.run import Run
+from genkit.core.settings import Setting, settings_of
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.errors import InputError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
@@ -56,6 +58,9 @@ class Pipeline:
             fills the model's context.
         observers: objects or modules with some of the functions of `core.observers.Observer`.
         seed: the seed of calls that give none; by default every call draws its own.
+
+    Attributes:
+        settings: every option of every part, and who says its value; results have them too.
 
     Raises:
         UnsupportedError: two parts cannot work together.
@@ -96,6 +101,16 @@ class Pipeline:
         check_kinds(self.context, self.parts)
         check_lengths(self.parts.stop_criteria)
         self._check_capabilities()
+        given = {
+            "context": context, "cache": cache, "decoder": decoder,
+            "processors": processors or None, "sampler": sampler, "stop_criteria": stop_criteria,
+        }  # fmt: skip
+        used = {"context": self.context, **vars(self.parts)}
+        self.settings: tuple[Setting, ...] = tuple(
+            setting
+            for name, part in used.items()
+            for setting in settings_of((name,), part, "default" if given[name] is None else None)
+        )
 
     def generate(
         self,
@@ -202,9 +217,21 @@ class Pipeline:
         run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
         first = collapsed(parts.bind(groups[0]))
-        transcript = Transcript(run, logprobs)
+        transcript = Transcript(run, logprobs, self._settings(parts.stop_criteria))
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
+
+    def _settings(self, stop_criteria: Sequence[Any]) -> tuple[Setting, ...]:
+        """Those of a call, which may have a limit of its own."""
+        ours = self.parts.stop_criteria
+        if stop_criteria is ours:
+            return self.settings
+        pairs = zip_longest(stop_criteria, ours)  # a call may add one, and drops none
+        changed = [i for i, (theirs, our) in enumerate(pairs) if theirs is not our]
+        replaced = {("stop_criteria", i) for i in changed} | {("stop_criteria",)}
+        kept = (setting for setting in self.settings if setting.path[:2] not in replaced)
+        new = (settings_of(("stop_criteria", i), stop_criteria[i], "call") for i in changed)
+        return (*kept, *chain.from_iterable(new))
 
     def _fit(self, prompt: Any, stop_criteria: Sequence[Any]) -> tuple[tuple[int, ...], int]:
         """The ids of a prompt, as many as fit, and the most tokens that its row may reach."""

@@ -65,7 +65,10 @@ def test_log_probabilities_are_in_the_document(genkit: Any, scripted: Path) -> N
 def test_json_has_the_keys_of_the_interface(genkit: Any, scripted: Path) -> None:
     done = genkit("generate", "-r", scripted, "hi", "--json", "--seed", 5)
     document = done.json
-    assert set(document) == {"results", "timing", "runs_on"}
+    assert set(document) == {"results", "timing", "runs_on", "settings"}
+    by_path = {setting["path"]: setting for setting in document["settings"]}
+    assert by_path["sampler.type"]["value"] == "greedy"
+    assert by_path["sampler.type"].keys() == {"path", "value", "source"}
     assert document["runs_on"] == "cpu"
     assert set(document["timing"]) == {"prefill_seconds", "decode_seconds", "tokens_per_second"}
     [result] = document["results"]

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genkit import processors, samplers, stopping
-from genkit.components.candidates import Row
+from genkit.components.candidates import Rows
 from genkit.components.fast_chain import FastDraw, FastTruncations, collapsed
 from genkit.core.binding import Parts
 from genkit.core.guard import unguarded
@@ -145,14 +146,21 @@ def test_every_truncation_that_finds_candidates(opening: Any, kind: str) -> None
     st.sampled_from(OPENINGS),
     st.lists(st.sampled_from(FOLLOWERS), max_size=3),
     st.sampled_from(KINDS),
+    st.sampled_from([0.01, 0.7, 0.8, 1.0, 3.0]),
     st.integers(1, 3),
     st.sampled_from([2, 17, 256, 257, 512, 1111, 4096]),
     st.integers(0, 2**32 - 1),
 )
 def test_chains_of_truncations(
-    opening: Any, others: list[Any], kind: str, num_rows: int, width: int, seed: int
+    opening: Any,
+    others: list[Any],
+    kind: str,
+    temperature: float,
+    num_rows: int,
+    width: int,
+    seed: int,
 ) -> None:
-    before = [P.RepetitionPenalty(penalty=1.2), P.Temperature(temperature=0.8)]
+    before = [P.RepetitionPenalty(penalty=1.2), P.Temperature(temperature=temperature)]
     logits = rows(kind, num_rows, width, seed)
     assert_same([*before, opening, *others], logits, range(seed, seed + num_rows))
 
@@ -192,10 +200,9 @@ def test_what_is_collapsed() -> None:
     """The longest run of truncations before the draw that begins with one that finds candidates."""
     fast = [FastTruncations.__name__, FastDraw.__name__]
     assert names([P.TopK(k=3)]) == fast
-    assert names([P.Temperature(temperature=2), P.TopK(k=3), P.MinP(min_p=0.1)]) == [
-        "Temperature",
-        *fast,
-    ]
+    assert names([P.Temperature(temperature=2), P.TopK(k=3), P.MinP(min_p=0.1)]) == fast
+    cold = P.Temperature(temperature=0)
+    assert names([cold, P.TopK(k=3)]) == ["Temperature", *fast]
     assert names([P.TopK(k=9), P.RepetitionPenalty(penalty=2), P.TopP(p=0.5)]) == [
         "TopK",
         type(P.RepetitionPenalty(penalty=2).bind(bound([], 500, [1])[1])).__name__,
@@ -212,9 +219,21 @@ def test_what_is_left_as_it_is() -> None:
 
 def test_blocks_cover_every_token() -> None:
     for width in (1, 255, 256, 257, 513):
-        logits = rows("gauss", 1, width, width)
-        row = Row(logits)
-        found = row.at_least(torch.tensor(-1e9))
-        assert found.ids.tolist() == list(range(width)) and torch.equal(found.logits, logits)
+        logits = rows("gauss", 2, width, width)
+        found = Rows(logits).at_least(np.full((2, 1), -1e9, np.float32))
+        assert found.ids.tolist() == [list(range(width))] * 2
+        assert found.logits.tolist() == logits.tolist()
+        assert torch.equal(found.spread(width), logits)
         for k in {1, min(3, width), width}:
-            assert row.kth_largest(k) == logits[0].sort(descending=True).values[k - 1]
+            reached = torch.from_numpy(Rows(logits).reached_by(k))
+            assert ((logits >= reached).sum(-1) >= k).all()
+
+
+def test_rows_have_as_many_candidates_as_they_have() -> None:
+    logits = torch.tensor([[1.0, 5.0, 3.0], [0.0, -math.inf, 9.0]])
+    found = Rows(logits).at_least(np.array([[2.0], [-math.inf]], np.float32))
+    assert found.ids.tolist() == [[1, 2], [0, 2]]
+    found = Rows(logits).at_least(np.array([[4.0], [-math.inf]], np.float32))
+    assert found.logits.tolist() == [[5.0, -math.inf], [0.0, 9.0]]
+    assert found.counts == [1, 2]
+    assert found.spread(3).tolist() == [[-math.inf, 5.0, -math.inf], [0.0, -math.inf, 9.0]]

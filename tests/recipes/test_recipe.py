@@ -5,11 +5,12 @@ import json
 
 import pytest
 
+from genkit.core.settings import plain
 from genkit.errors import RecipeError, UnknownNameError
 from genkit.plugins import hookimpl, lazy
 from genkit.recipes.document import Document
 from genkit.recipes.json_schema import json_schema
-from genkit.recipes.recipe import Recipe, plain
+from genkit.recipes.recipe import Recipe
 
 HEAD = {"version": 1, "backend": {"type": "fake", "model": "m"}}
 

@@ -124,8 +124,14 @@ class _Json:
         """The one document. A run that never began has given nothing to print."""
         if self.watch.results:
             results = [result.to_dict() for result in self.watch.results]
-            timing = self.watch.to_dict()
-            print_json({"results": results, "timing": timing, "runs_on": self.runs_on})
+            print_json(
+                {
+                    "results": results,
+                    "timing": self.watch.to_dict(),
+                    "runs_on": self.runs_on,
+                    "settings": [each.to_dict() for each in self.watch.results[0].settings],
+                }
+            )
 
 
 class _Live:

@@ -164,7 +164,7 @@ def _options(entry: PartEntry) -> list[dict[str, Any]]:
 
 def _default(field: FieldInfo) -> Any:
     """A default as JSON can show it: what JSON has no form for, as Python writes it."""
-    from genkit.recipes.recipe import plain
+    from genkit.core.settings import plain
 
     try:
         value = plain(field.get_default(call_default_factory=True))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genkit.recipes.document import KeyPath
+    from genkit.core.settings import KeyPath
     from genkit.recipes.recipe import Recipe
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_ ./+-]*(?<! )")
@@ -24,10 +24,7 @@ def recipe_text(recipe: Recipe) -> str:
 
 def recipe_document(recipe: Recipe) -> dict[str, Any]:
     """The recipe, and each of its values with the source, as plain data."""
-    values = [
-        {"path": ".".join(map(str, setting.path)), "value": setting.value, "source": setting.source}
-        for setting in recipe.settings()
-    ]
+    values = [setting.to_dict() for setting in recipe.settings()]
     return {"recipe": recipe.to_dict(), "values": values}
 
 

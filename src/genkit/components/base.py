@@ -123,9 +123,15 @@ class LogitsProcessor(Component):
     """Whether it looks at nothing but the logits of the allowed tokens of a row, in the order of
     ids, so that it may be called with these alone.
 
-    One that does may also have ``narrow(row) -> candidates or None``: what it makes of a
-    `candidates.Row`, with every token that it keeps among the candidates; None where it takes the
-    whole row to know. Then a chain that ends with a draw looks at candidates only.
+    One that does, and keeps the first so many tokens in the order of their logits, may also have
+
+    - ``narrow(rows) -> candidates or None``: of `candidates.Rows`, every token that it keeps, also
+      after others like it, and more; None where that is no small part of a row;
+    - ``shorten(ranked) -> bool``: keep the first so many of `ranked.Ranked`; False where it takes
+      the whole rows to know;
+    - ``needs_total = True``, if it has to know the weight of a whole row.
+
+    Then a chain that ends with a draw looks at candidates only.
     """
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:

@@ -9,16 +9,17 @@ the tokens are the same.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from genkit.components.base import Component
-from genkit.components.candidates import ROUNDING, Candidates, Row
-from genkit.components.samplers.categorical import InverseCdf, inverse_cdf
+from genkit.components.candidates import Candidates, Rows
+from genkit.components.ranked import ROUNDING, Ranked
+from genkit.components.samplers.categorical import InverseCdf
 from genkit.core.binding import BoundParts
 from genkit.core.contracts import LogitsProcessor, Sampler
 from genkit.core.guard import unguarded
@@ -37,63 +38,77 @@ def collapsed(bound: BoundParts) -> BoundParts:
     begin = len(chain)
     while begin and isinstance(chain[begin - 1], Component) and chain[begin - 1].acts_on_allowed:
         begin -= 1
-    first = next((i for i in range(begin, len(chain)) if hasattr(chain[i], "narrow")), None)
+    first = next((i for i in range(begin, len(chain)) if _narrows(chain[i])), None)
     if first is None:
         return bound
-    truncations = FastTruncations(chain[first:], bound.processors[first:])
+    divisor = getattr(chain[first - 1], "divisor", None) if first > begin else None
+    before = first if divisor is None else first - 1  # a temperature is for candidates only, too
+    truncations = FastTruncations(chain[first:], bound.processors[before:], divisor or 1.0)
     return replace(
         bound,
-        processors=[*bound.processors[:first], truncations],
+        processors=[*bound.processors[:before], truncations],
         sampler=FastDraw(truncations, bound.sampler),
     )
 
 
 class FastTruncations:
-    """Truncations one after the other; the first finds candidates.
+    """Truncations one after the other, on candidates that the first of them finds.
 
     Args:
         parts: the truncations.
-        plain: the same ones, as the loop would call them.
+        plain: the same ones, as the loop would call them, and the temperature before them.
+        divisor: that temperature, or 1.
     """
 
     name = "fast_truncations"
 
-    def __init__(self, parts: Sequence[Any], plain: Sequence[LogitsProcessor]) -> None:
-        self._first, *self._others = parts
+    def __init__(
+        self, parts: Sequence[Any], plain: Sequence[LogitsProcessor], divisor: float = 1.0
+    ) -> None:
+        # Those that keep the first tokens of one order need it once; the rest get what is left.
+        num_ranked = next((i for i, p in enumerate(parts) if not _narrows(p)), len(parts))
+        self._ranked, self._others = parts[:num_ranked], parts[num_ranked:]
+        # The second one may find fewer candidates for both: the first then keeps all of these, or
+        # some. A third one may not, since the second needs to know what the first has kept.
+        quick = (part for part in self._ranked[:2] if not getattr(part, "needs_total", False))
+        self._finder = next(quick, parts[0])
         self._plain = plain
-        self.candidates: list[Candidates | None] = []
+        self._divisor = divisor
+        self.candidates: Candidates | None = None
         self.given: torch.Tensor | None = None
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        out = torch.full_like(logits, -math.inf)
-        self.candidates = [self._narrow(state, row) for row in logits.split(1)]
-        for i, found in enumerate(self.candidates):
-            if found is None:
-                out[i : i + 1] = self._whole(state, logits[i : i + 1])
-            else:
-                out[i].index_copy_(0, found.ids, found.logits[0])
+        self.candidates = self._found(state, logits.detach().contiguous())
+        if self.candidates is None:  # it takes whole rows to know
+            out = logits
+            for processor in self._plain:
+                out = processor(state, out)
+        else:
+            out = self.candidates.spread(logits.shape[1])
         self.given = out
         return out
 
-    def _narrow(self, state: GenerationState, logits: torch.Tensor) -> Candidates | None:
-        """What the truncations keep of one row, `[1, vocab]`; None: it takes the whole row."""
-        row = Row(logits)
-        found = self._first.narrow(row) if math.isfinite(row.largest) else None
+    def _found(self, state: GenerationState, logits: torch.Tensor) -> Candidates | None:
+        rows = Rows(logits, self._divisor)
+        if not np.isfinite(rows.largest).all():
+            return None
+        found: Candidates | None = self._finder.narrow(rows)
         if found is None:
             return None
-        kept: torch.Tensor = found.logits
-        for part in self._others:
-            kept = part(state, kept)
-        return Candidates(found.ids, kept)
-
-    def _whole(self, state: GenerationState, row: torch.Tensor) -> torch.Tensor:
-        for processor in self._plain:
-            row = processor(state, row)
-        return row
+        ranked = Ranked(rows, found)
+        if not all(part.shorten(ranked) for part in self._ranked):
+            return None
+        found = ranked.kept()
+        if self._others:
+            kept = torch.from_numpy(found.logits)
+            for part in self._others:
+                kept = part(state, kept)
+            found = Candidates(found.ids, kept.numpy(), found.counts)
+        return found
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row from step to step."""
-        self.candidates, self.given = [], None
+        self.candidates = self.given = None
 
 
 class FastDraw:
@@ -112,25 +127,26 @@ class FastDraw:
         self._purpose = unguarded(plain).purpose
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        if logits is not self._truncations.given:
+        found = self._truncations.candidates
+        if found is None or logits is not self._truncations.given:
             return self._plain(state, logits)
-        uniform = state.rng.uniform(self._purpose)
-        ids = []
-        for found, number in zip(self._truncations.candidates, uniform.split(1), strict=True):
-            drawn = None if found is None else _draw(found, number)
-            if drawn is None:
-                return self._plain(state, logits)
-            ids.append(drawn)
-        return torch.cat(ids)
+        drawn = _draw(found, state.rng.uniform(self._purpose))
+        return self._plain(state, logits) if drawn is None else drawn
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row."""
 
 
 def _draw(found: Candidates, uniform: torch.Tensor) -> torch.Tensor | None:
-    """The id drawn, `[1]`; None where it is too close to call."""
-    probs = found.logits.softmax(-1, dtype=torch.float64)
-    running = probs.cumsum(-1)
-    if not float((running - uniform * running[:, -1:]).abs_().amin()) > ROUNDING:
+    """The id drawn for each row, `[batch]`; None where one is too close to call."""
+    logits = found.logits.astype(np.float64)
+    running = np.exp(logits - logits.max(-1, keepdims=True)).cumsum(-1)
+    total = running[:, -1:]
+    ahead = running - uniform.numpy()[:, None] * total
+    if not bool((np.abs(ahead) > ROUNDING * total).all()):
         return None
-    return found.ids[inverse_cdf(probs, uniform)]
+    return torch.from_numpy(found.ids[np.arange(len(ahead)), (ahead < 0).sum(-1)])
+
+
+def _narrows(part: Any) -> bool:
+    return hasattr(part, "narrow")

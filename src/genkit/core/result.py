@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from genkit.core.settings import Setting
+
 
 @dataclass(frozen=True, slots=True)
 class Stop:
@@ -66,6 +68,8 @@ Steps = Generator[Step, None, None]
 class Result:
     """What became of one prompt. It holds ids, text and numbers only, no cache and no logits.
 
+    Two are equal if the same was generated, whatever the settings.
+
     Attributes:
         text: the answer, without special tokens, cut where a stop string began.
         token_ids: the generated ids, the one that ended the row included.
@@ -75,6 +79,7 @@ class Result:
         seed, sample: what repeats this result exactly.
         logprobs: where they were asked for, one entry for each generated id: its log-probability
             and those of the most probable tokens, raw and processed; see `text.logprobs`.
+        settings: every option of every part that was used, and who says its value.
     """
 
     text: str
@@ -85,6 +90,7 @@ class Result:
     seed: int
     sample: int = 0
     logprobs: Any = None
+    settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -100,7 +106,7 @@ class Result:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain data, with the keys of the command line's JSON."""
+        """The result as plain data, with the keys of the command line's JSON; no settings."""
         stop = self.stop
         return {
             "text": self.text,

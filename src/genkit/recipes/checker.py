@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from genkit.core.settings import KeyPath
 from genkit.errors import (
     GenkitError,
     OptionError,
@@ -17,7 +18,7 @@ from genkit.errors import (
 )
 from genkit.plugins.plugin import one_line
 from genkit.plugins.registry import Registry
-from genkit.recipes.document import Document, KeyPath, describe
+from genkit.recipes.document import Document, describe
 from genkit.recipes.recipe import Recipe
 from genkit.recipes.schema import KEYS, LISTS, MAX_SEED, REQUIRED, SECTIONS, VERSION
 

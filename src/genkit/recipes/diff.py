@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from genkit.core.settings import plain
 from genkit.recipes.commuting import exchange
 from genkit.recipes.order import is_neutral
-from genkit.recipes.recipe import Recipe, plain
+from genkit.recipes.recipe import Recipe
 from genkit.recipes.schema import LISTS, SECTIONS
 
 

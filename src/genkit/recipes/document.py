@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, NamedTuple
 
+from genkit.core.settings import KeyPath
 from genkit.errors import RecipeError, RecipeProblem
-
-KeyPath = tuple[str | int, ...]
 
 
 class Mark(NamedTuple):

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from genkit.core.settings import KeyPath
 from genkit.errors import RecipeError, RecipeProblem, nearest
-from genkit.recipes.document import Document, KeyPath, describe, paths_in
+from genkit.recipes.document import Document, describe, paths_in
 from genkit.recipes.yaml_reader import read_value
 
 _T = TypeVar("_T")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
-from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from genkit.recipes.document import Document, KeyPath
+from genkit.core.settings import Setting, leaves, plain
+from genkit.recipes.document import Document
 
 if TYPE_CHECKING:
     from genkit.backends.base import Backend
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
         StopCriterion,
     )
     from genkit.pipeline import Pipeline
-
-
-class Setting(NamedTuple):
-    """One value of a recipe, and who says so: `chat.yaml:7`, an override, or `default`."""
-
-    path: KeyPath
-    value: Any
-    source: str
 
 
 @dataclass(frozen=True)
@@ -84,35 +75,5 @@ class Recipe:
 
     def settings(self) -> Iterator[Setting]:
         """Every value in it, in the order of a recipe, and who says so."""
-        for path, value in _leaves(self.to_dict(), ()):
+        for path, value in leaves(self.to_dict()):
             yield Setting(path, value, self.document.source(path))
-
-
-def plain(value: Any) -> Any:
-    """A part, or the value of an option, as what YAML and JSON can hold."""
-    from pydantic import BaseModel
-
-    if isinstance(value, BaseModel):
-        return {name: plain(getattr(value, name)) for name in _type_first(type(value))}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Set):
-        return sorted(plain(item) for item in value)
-    if isinstance(value, Enum):
-        return value.value
-    return fspath(value) if isinstance(value, PathLike) else value
-
-
-def _type_first(model: Any) -> list[str]:
-    return sorted(model.model_fields, key=lambda name: name != "type")
-
-
-def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    """The values at the ends of nested data; an empty list or mapping is an end too."""
-    if not value or not isinstance(value, dict | list):
-        yield path, value
-        return
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(item, (*path, key))

@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
+from genkit.core.settings import KeyPath
 from genkit.errors import RecipeError, RecipeProblem
-from genkit.recipes.document import Document, KeyPath, Mark
+from genkit.recipes.document import Document, Mark
 
 MAX_DEPTH = 32
 

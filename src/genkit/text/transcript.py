@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from genkit.core.result import Result, Step, Steps, Stop
 from genkit.core.run import Run
+from genkit.core.settings import Setting
 from genkit.text.logprobs import StepLogprobs, logprobs_of
 from genkit.text.stream import Detokenizer, detokenize
 
@@ -40,10 +41,12 @@ class Transcript:
         run: what is generated for.
         num_top: how many of the most probable tokens of each step are taken down with their
             log-probabilities, besides those of the chosen one; None: nothing of the kind.
+        settings: what the run is made with.
     """
 
     run: Run
     num_top: int | None = None
+    settings: tuple[Setting, ...] = ()
     logprobs: list[list[StepLogprobs]] = field(init=False)
     token_ids: list[list[int]] = field(init=False)
     stops: list[Stop | None] = field(init=False)
@@ -82,6 +85,7 @@ class Transcript:
             seed=self.run.seeds[row],
             sample=self.run.samples[row],
             logprobs=None if self.num_top is None else list(self.logprobs[row]),
+            settings=self.settings,
         )
 
     def results(self, unfinished: str = "cancelled") -> list[Result]:

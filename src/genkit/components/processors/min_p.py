@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Row
+from genkit.components.candidates import Candidates, Rows
+from genkit.components.ranked import Ranked
 from genkit.components.ranking import spared
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
@@ -49,15 +51,20 @@ class MinP(LogitsProcessor):
         """The logits with the improbable tokens at -inf, `[batch, vocab]`."""
         return logits if self.min_p == 0 else self._cut(logits)
 
-    def narrow(self, row: Row) -> Candidates | None:
-        """See `LogitsProcessor.narrow`; None where `min_keep` is no small part of the row."""
-        if 4 * self.min_keep > row.size or self.min_p == 0:
+    def narrow(self, rows: Rows) -> Candidates | None:
+        """See `LogitsProcessor.narrow`; None where `min_keep` is no small part of a row."""
+        if 4 * self.min_keep > rows.size:
             return None
-        threshold = row.largest + math.log(self.min_p)
+        threshold = rows.largest + math.log(self.min_p)
         if self.min_keep > 1:
-            threshold = torch.minimum(threshold, row.kth_largest(self.min_keep))
-        ids, logits = row.at_least(threshold)
-        return Candidates(ids, self._cut(logits))
+            threshold = np.minimum(threshold, rows.reached_by(self.min_keep))
+        return rows.at_least(threshold)
+
+    def shorten(self, ranked: Ranked) -> bool:
+        """See `LogitsProcessor.shorten`."""
+        reached = ranked.logits >= ranked.logits[:, :1] + math.log(self.min_p)
+        ranked.keep(reached.sum(-1), min_keep=self.min_keep)
+        return True
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
         dropped = logits < logits.amax(-1, keepdim=True) + math.log(self.min_p)

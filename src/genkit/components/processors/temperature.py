@@ -45,6 +45,11 @@ class Temperature(LogitsProcessor):
         """Nothing to do where T is 1."""
         return self if self.temperature != 1 else None
 
+    @property
+    def divisor(self) -> float | None:
+        """What all logits are divided by; None where something else happens."""
+        return self.temperature if self.temperature >= COLDEST else None
+
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """``logits / temperature``, `[batch, vocab]`."""
         if self.temperature < COLDEST:

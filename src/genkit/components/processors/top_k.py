@@ -9,7 +9,8 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Row
+from genkit.components.candidates import Candidates, Rows
+from genkit.components.ranked import Ranked
 from genkit.components.ranking import Ties, beyond
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
@@ -57,12 +58,16 @@ class TopK(LogitsProcessor):
         """The logits with all but k tokens a row at -inf, `[batch, vocab]`."""
         return self._cut(logits)
 
-    def narrow(self, row: Row) -> Candidates | None:
+    def narrow(self, rows: Rows) -> Candidates | None:
         """See `LogitsProcessor.narrow`; None where k is no small part of the vocabulary."""
-        if 4 * self._count > row.size:
+        if 4 * self._count > rows.size:
             return None
-        ids, logits = row.at_least(row.kth_largest(self._count))
-        return Candidates(ids, self._cut(logits))
+        return rows.at_least(rows.reached_by(self._count))
+
+    def shorten(self, ranked: Ranked) -> bool:
+        """See `LogitsProcessor.shorten`."""
+        ranked.keep(self._count, self.ties)
+        return True
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:
         if self._count >= logits.shape[-1]:

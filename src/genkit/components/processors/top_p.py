@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import ROUNDING, Candidates, Row
+from genkit.components.candidates import Candidates, Rows
+from genkit.components.ranked import Ranked
 from genkit.components.ranking import Ties, beyond, spared, weights
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
@@ -17,9 +19,8 @@ from genkit.core.state import GenerationState
 _FEW = 64
 """How many tokens hold the mass of most rows of a language model."""
 
-
-def _the_first_few(row: Row, weight: torch.Tensor) -> torch.Tensor:
-    return row.kth_largest(min(_FEW, row.size))
+_MARGIN = 5e-5
+"""More than the part by which the share of some tokens, found from rough weights, is wrong."""
 
 
 class TopP(LogitsProcessor):
@@ -50,6 +51,7 @@ class TopP(LogitsProcessor):
     type: Literal["top_p"] = "top_p"
     keeps_argmax: ClassVar[bool] = True
     acts_on_allowed: ClassVar[bool] = True
+    needs_total: ClassVar[bool] = True
 
     p: float = Field(ge=0, le=1, description="the mass to keep, from 0 to 1; 1 keeps everything")
     rule: Literal["above<p", "above<=p", "through<=p"] = Field(
@@ -76,19 +78,28 @@ class TopP(LogitsProcessor):
         running = weights(ranked, ranked[:, :1]).cumsum_(-1)
         return self._cut(logits, ranked, running, running[:, -1:] * self.p)
 
-    def narrow(self, row: Row) -> Candidates | None:
-        """See `LogitsProcessor.narrow`; None also where rounding may make a difference."""
-        limit = row.total * self.p
-        for find in (_the_first_few, Row.above_which_lies):
-            ids, logits = row.at_least(find(row, limit))
-            ranked = logits.sort(dim=-1, descending=True).values
-            running = weights(ranked, row.largest).cumsum_(-1)
-            nearest = (running - limit).abs_().amin()
-            if bool(nearest <= row.total * ROUNDING):
-                return None
-            if bool(running[0, -1] > limit) and logits.shape[1] >= self.min_keep:
-                return Candidates(ids, self._cut(logits, ranked, running, limit))
+    def narrow(self, rows: Rows) -> Candidates | None:
+        """See `LogitsProcessor.narrow`."""
+        threshold = rows.reached_by(min(max(_FEW, self.min_keep), rows.size))
+        # From a sample a little more is taken than is needed.
+        for share, sampled in (self.p + (1 - self.p) / 4, True), (self.p, False), (1.0, False):
+            found = rows.at_least(threshold)
+            short = rows.rough_weight(found) <= rows.rough_total * (self.p + _MARGIN)
+            if not short.any():
+                return found
+            lower = np.minimum(rows.above_which_lies(share, guess=sampled), threshold)
+            threshold = np.where(short, lower, threshold)
         return None
+
+    def shorten(self, ranked: Ranked) -> bool:
+        """See `LogitsProcessor.shorten`; False where rounding may make a difference."""
+        num_below = ranked.num_below(self.p)
+        if num_below is None:
+            return False
+        # The token that crosses p stays, unless a token may not go beyond it.
+        crossing = 0 if self.rule == "through<=p" else 1
+        ranked.keep(num_below + crossing, self.ties, self.min_keep)
+        return True
 
     def _cut(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from genkit.core.settings import KeyPath
 from genkit.errors import OptionError
 from genkit.plugins.registry import Registry
-from genkit.recipes.document import Document, KeyPath, paths_in
+from genkit.recipes.document import Document, paths_in
 from genkit.recipes.importers.given import Given, Said, Unsaid
 from genkit.recipes.schema import LISTS, SECTIONS, VERSION
 

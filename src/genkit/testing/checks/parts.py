@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from genkit.core.contracts import name_of
+from genkit.core.settings import plain
 from genkit.errors import UnsupportedError
-from genkit.recipes.recipe import plain
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.testing.checks.drawn import need_hypothesis, run_drawn
 from genkit.testing.checks.edge_histories import edge_histories
