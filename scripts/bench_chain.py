@@ -117,7 +117,7 @@ def history(count: int, steps: int) -> Iterator[Row]:
     """The cost of a chain after a long text against that after a short one."""
     remembering = [
         processors.NoRepeatNGram(n=3),
-        processors.Dry(multiplier=0.8),
+        processors.Dry(multiplier=0.8, breakers=[]),
         processors.FrequencyPenalty(penalty=0.2, scope="all"),
     ]
     for name, parts in (

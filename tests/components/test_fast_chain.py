@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genkit import processors, samplers, stopping
-from genkit.components.candidates import Rows
+from genkit.components.candidates import rows_of
 from genkit.components.fast_chain import FastDraw, FastTruncations, collapsed
 from genkit.core.binding import Parts
 from genkit.core.guard import unguarded
@@ -217,23 +217,22 @@ def test_what_is_left_as_it_is() -> None:
     assert FastDraw.__name__ not in names([P.TopK(k=3), xtc])
 
 
-def test_blocks_cover_every_token() -> None:
-    for width in (1, 255, 256, 257, 513):
+@pytest.mark.parametrize("divisor", [1.0, 0.7])
+def test_blocks_cover_every_token(divisor: float) -> None:
+    for width in (1, 255, 256, 257, 513, 3000):
         logits = rows("gauss", 2, width, width)
-        found = Rows(logits).at_least(np.full((2, 1), -1e9, np.float32))
-        assert found.ids.tolist() == [list(range(width))] * 2
-        assert found.logits.tolist() == logits.tolist()
-        assert torch.equal(found.spread(width), logits)
-        for k in {1, min(3, width), width}:
-            reached = torch.from_numpy(Rows(logits).reached_by(k))
-            assert ((logits >= reached).sum(-1) >= k).all()
+        for row, values in zip(rows_of(logits, divisor), (logits / divisor).numpy(), strict=True):
+            everything = row.at_least(np.float32(-math.inf))
+            assert everything.ids.tolist() == list(range(width))
+            assert everything.logits.tolist() == values.tolist()
+            for k in {1, min(3, width), width}:
+                reached = row.reached_by(k)
+                assert (values >= reached).sum() >= k
+                found = row.at_least(reached)
+                assert set(found.ids) >= set(np.flatnonzero(values >= reached))
+                assert found.logits.tolist() == values[found.ids].tolist()
 
 
-def test_rows_have_as_many_candidates_as_they_have() -> None:
-    logits = torch.tensor([[1.0, 5.0, 3.0], [0.0, -math.inf, 9.0]])
-    found = Rows(logits).at_least(np.array([[2.0], [-math.inf]], np.float32))
-    assert found.ids.tolist() == [[1, 2], [0, 2]]
-    found = Rows(logits).at_least(np.array([[4.0], [-math.inf]], np.float32))
-    assert found.logits.tolist() == [[5.0, -math.inf], [0.0, 9.0]]
-    assert found.counts == [1, 2]
-    assert found.spread(3).tolist() == [[-math.inf, 5.0, -math.inf], [0.0, -math.inf, 9.0]]
+def test_a_forbidden_token_is_no_candidate() -> None:
+    [row] = rows_of(torch.tensor([[0.0, -math.inf, 9.0]]))
+    assert row.at_least(np.float32(-math.inf)).ids.tolist() == [0, 2]

@@ -125,10 +125,10 @@ class LogitsProcessor(Component):
 
     One that does, and keeps the first so many tokens in the order of their logits, may also have
 
-    - ``narrow(rows) -> candidates or None``: of `candidates.Rows`, every token that it keeps, also
-      after others like it, and more; None where that is no small part of a row;
-    - ``shorten(ranked) -> bool``: keep the first so many of `ranked.Ranked`; False where it takes
-      the whole rows to know;
+    - ``narrow(row) -> candidates or None``: of a `candidates.Row`, every token that it keeps, also
+      after others like it, and more; None where that is no small part of the row;
+    - ``shorten(ranked) -> bool``: keep the first so many of a `ranked.Ranked`; False where it takes
+      the whole row to know;
     - ``needs_total = True``, if it has to know the weight of a whole row.
 
     Then a chain that ends with a draw looks at candidates only.

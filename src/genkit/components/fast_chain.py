@@ -9,6 +9,7 @@ the tokens are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,8 +18,8 @@ import numpy as np
 import torch
 
 from genkit.components.base import Component
-from genkit.components.candidates import Candidates, Rows
-from genkit.components.ranked import ROUNDING, Ranked
+from genkit.components.candidates import Candidates, Row, rows_of
+from genkit.components.ranked import ROUNDING, Ranked, is_clear_of
 from genkit.components.samplers.categorical import InverseCdf
 from genkit.core.binding import BoundParts
 from genkit.core.contracts import LogitsProcessor, Sampler
@@ -74,41 +75,48 @@ class FastTruncations:
         self._finder = next(quick, parts[0])
         self._plain = plain
         self._divisor = divisor
-        self.candidates: Candidates | None = None
+        self.candidates: list[Candidates | None] = []
         self.given: torch.Tensor | None = None
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        self.candidates = self._found(state, logits.detach().contiguous())
-        if self.candidates is None:  # it takes whole rows to know
-            out = logits
-            for processor in self._plain:
-                out = processor(state, out)
-        else:
-            out = self.candidates.spread(logits.shape[1])
+        out = torch.full_like(logits, -math.inf, memory_format=torch.contiguous_format)
+        with np.errstate(over="ignore"):  # -inf is what becomes of it
+            rows = rows_of(logits.detach().contiguous(), self._divisor)
+            self.candidates = [self._found(state, row) for row in rows]
+        for i, (found, values) in enumerate(zip(self.candidates, out.numpy(), strict=True)):
+            if found is None:  # it takes the whole row to know
+                out[i] = self._whole(state, logits[i : i + 1])[0]
+            else:
+                values[found.ids] = found.logits
         self.given = out
         return out
 
-    def _found(self, state: GenerationState, logits: torch.Tensor) -> Candidates | None:
-        rows = Rows(logits, self._divisor)
-        if not np.isfinite(rows.largest).all():
+    def _found(self, state: GenerationState, row: Row) -> Candidates | None:
+        """What is kept of a row."""
+        if not math.isfinite(row.largest):
             return None
-        found: Candidates | None = self._finder.narrow(rows)
+        found: Candidates | None = row.everything() or self._finder.narrow(row)
         if found is None:
             return None
-        ranked = Ranked(rows, found)
+        ranked = Ranked(row, found)
         if not all(part.shorten(ranked) for part in self._ranked):
             return None
         found = ranked.kept()
         if self._others:
-            kept = torch.from_numpy(found.logits)
+            kept = torch.from_numpy(found.logits)[None]
             for part in self._others:
                 kept = part(state, kept)
-            found = Candidates(found.ids, kept.numpy(), found.counts)
+            found = Candidates(found.ids, kept[0].numpy())
         return found
+
+    def _whole(self, state: GenerationState, row: torch.Tensor) -> torch.Tensor:
+        for processor in self._plain:
+            row = processor(state, row)
+        return row
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row from step to step."""
-        self.candidates = self.given = None
+        self.candidates, self.given = [], None
 
 
 class FastDraw:
@@ -127,25 +135,30 @@ class FastDraw:
         self._purpose = unguarded(plain).purpose
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        found = self._truncations.candidates
-        if found is None or logits is not self._truncations.given:
+        if logits is not self._truncations.given:
             return self._plain(state, logits)
-        drawn = _draw(found, state.rng.uniform(self._purpose))
-        return self._plain(state, logits) if drawn is None else drawn
+        numbers = state.rng.uniform(self._purpose).tolist()
+        ids = [
+            None if found is None else _draw(found, number)
+            for found, number in zip(self._truncations.candidates, numbers, strict=True)
+        ]
+        if None in ids:
+            return self._plain(state, logits)
+        return torch.from_numpy(np.array(ids))
 
     def reorder(self, indices: object) -> None:
         """It holds nothing of a row."""
 
 
-def _draw(found: Candidates, uniform: torch.Tensor) -> torch.Tensor | None:
-    """The id drawn for each row, `[batch]`; None where one is too close to call."""
+def _draw(found: Candidates, number: float) -> int | None:
+    """The id that a uniform number draws; None where it is too close to call."""
     logits = found.logits.astype(np.float64)
-    running = np.exp(logits - logits.max(-1, keepdims=True)).cumsum(-1)
-    total = running[:, -1:]
-    ahead = running - uniform.numpy()[:, None] * total
-    if not bool((np.abs(ahead) > ROUNDING * total).all()):
+    running = np.exp(logits - logits.max()).cumsum()
+    total = running[-1]
+    place = int(running.searchsorted(number * total, "right"))
+    if not is_clear_of(running, place, number * total, ROUNDING * total):
         return None
-    return torch.from_numpy(found.ids[np.arange(len(ahead)), (ahead < 0).sum(-1)])
+    return int(found.ids[place])
 
 
 def _narrows(part: Any) -> bool:

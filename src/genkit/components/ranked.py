@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
-from genkit.components.candidates import Candidates, Rows
+from genkit.components.candidates import Candidates, Row
 from genkit.components.ranking import Ties
+
+__all__ = ["ROUNDING", "Ranked", "is_clear_of"]
 
 ROUNDING = 1e-12
 """More than the part by which float64 sums of the same weights in another order differ."""
@@ -21,82 +24,85 @@ twice adds at most 1.2e-7 of its size, which is below 104 where a float32 weight
 
 
 class Ranked:
-    """The candidates of each row in the order of their logits; of equal ones the lower id is first.
+    """The candidates of a row in the order of their logits; of equal ones the lower id is first.
 
     `top_k`, `top_p` and `min_p` each keep the first so many, so that several of them ask for one
     order only.
 
     Args:
-        rows: the rows.
-        found: their candidates; whatever the first two truncations keep is among them.
+        row: the row.
+        found: its candidates; whatever the first two truncations keep is among them.
 
     Attributes:
-        logits: in descending order, `[batch, n]`; -inf behind the last one.
-        counts: how many of them are still kept, int64 `[batch]`.
+        count: how many of the first are still kept.
     """
 
-    def __init__(self, rows: Rows, found: Candidates) -> None:
-        self._rows, self._found = rows, found
-        self._index = np.arange(len(found.logits))
-        self.logits = -np.sort(-found.logits)
-        masses = np.exp(self.logits.astype(np.float64) - self.logits[:, :1])
-        self._running = masses.cumsum(-1)
-        self.counts = np.array(found.counts)
+    def __init__(self, row: Row, found: Candidates) -> None:
+        self._row, self._found = row, found
+        self._negated = np.sort(-found.logits)  # ascending, so that it can be searched
+        exponents = self._negated.astype(np.float64)
+        self._running = np.exp(exponents[0] - exponents).cumsum()
+        self.count = int(self._negated.searchsorted(math.inf))
         self._whole = True  # whether nothing has been cut off yet: then a row has other tokens too
 
-    def keep(self, counts: np.ndarray | int, ties: Ties = "by_id", min_keep: int = 1) -> None:
-        """Keep the first so many of those that are still there, `[batch]`, at least `min_keep`.
+    def keep(self, count: int, ties: Ties = "by_id", min_keep: int = 1) -> None:
+        """Keep the first so many of those that are still there, at least `min_keep`.
 
         With ``ties: keep`` those stay that equal the last one.
         """
-        kept: np.ndarray = np.minimum(np.maximum(counts, 1), self.counts)
+        kept = min(max(count, 1), self.count)
         if ties == "keep":
-            kept = (self.logits >= self._nth(self.logits, kept)).sum(-1)
-        self.counts = np.minimum(np.maximum(kept, min_keep), self.counts)
+            kept = int(self._negated.searchsorted(self._negated[kept - 1], "right"))
+        self.count = min(max(kept, min_keep), self.count)
         self._whole = False
 
-    def num_below(self, share: float) -> np.ndarray | None:
-        """How many of the first hold together less than a share of the weight, `[batch]`.
+    def num_reaching(self, below_largest: float) -> int:
+        """How many logits are at least the largest one plus some negative number."""
+        return int(self._negated.searchsorted(-(-self._negated[0] + below_largest), "right"))
+
+    def num_below(self, share: float) -> int | None:
+        """How many of the first hold together less than a share of the weight.
 
         None where rounding could decide. So no sum is equal to the share either.
         """
         for total, error in self._totals():
             limit = share * total
-            if bool((np.abs(self._running - limit) > error).all()):
-                below: np.ndarray = (self._running < limit).sum(-1)
+            below = int(self._running.searchsorted(limit))
+            if is_clear_of(self._running, below, limit, error):
                 return below
         return None
 
     def kept(self) -> Candidates:
         """Those that are kept, in the order of ids."""
-        logits = self._found.logits
-        last = self._nth(self.logits, self.counts)
-        stays = logits >= last
-        if bool((stays.sum(-1) > self.counts).any()):  # ties at the border
-            room = self.counts - (logits > last).sum(-1)
-            equal = logits == last
-            stays &= ~(equal & (equal.cumsum(-1) > room[:, None]))
-        places = [np.flatnonzero(row) for row in stays]
-        kept = Candidates.of(logits, places)
-        for i, row in enumerate(places):
-            kept.ids[i, : len(row)] = self._found.ids[i, row]
-        return kept
+        ids, logits = self._found
+        last = -self._negated[self.count - 1]
+        places = np.flatnonzero(logits >= last)
+        if len(places) > self.count:  # ties at the border
+            above = np.flatnonzero(logits > last)
+            equal = np.flatnonzero(logits == last)[: self.count - len(above)]
+            places = np.sort(np.concatenate((above, equal)))
+        return Candidates(ids[places], logits[places])
 
-    def _totals(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _totals(self) -> Iterator[tuple[float, float]]:
         """The weight of what is still there, and the most by which it may be wrong.
 
         The better it is, the longer it takes.
         """
-        if not self._whole:
-            total = self._nth(self._running, self.counts)
-            yield total, ROUNDING * total
-            return
-        rest = self._rows.rough_total - self._rows.rough_weight(self._found)
-        total = self._running[:, -1:] + rest
-        yield total, _ROUGHNESS * rest + ROUNDING * total
-        yield self._rows.total, ROUNDING * self._rows.total
+        held = float(self._running[self.count - 1])
+        if self._whole and len(self._running) < self._row.size:
+            rest = self._row.rough_total - self._row.rough_weight(self._found)
+            yield held + rest, _ROUGHNESS * rest + ROUNDING * held
+            held = self._row.total
+        yield held, ROUNDING * held
 
-    def _nth(self, values: np.ndarray, n: np.ndarray) -> np.ndarray:
-        """The n-th value of each row, counted from 1, `[batch, 1]`."""
-        found: np.ndarray = values[self._index, n - 1, None]
-        return found
+
+def is_clear_of(running: np.ndarray, place: int, limit: float, error: float) -> bool:
+    """Whether no sum is so near to a limit that rounding could decide.
+
+    Args:
+        running: ascending sums, `[n]`.
+        place: the first of them that is not below the limit, n if there is none.
+        error: how near is too near.
+    """
+    after = place == len(running) or running[place] - limit > error
+    return bool(after and (place == 0 or limit - running[place - 1] > error))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Rows
+from genkit.components.candidates import Candidates, Row
 from genkit.components.ranked import Ranked
 from genkit.components.ranking import spared
 from genkit.core.run import Run
@@ -51,19 +50,18 @@ class MinP(LogitsProcessor):
         """The logits with the improbable tokens at -inf, `[batch, vocab]`."""
         return logits if self.min_p == 0 else self._cut(logits)
 
-    def narrow(self, rows: Rows) -> Candidates | None:
+    def narrow(self, row: Row) -> Candidates | None:
         """See `LogitsProcessor.narrow`; None where `min_keep` is no small part of a row."""
-        if 4 * self.min_keep > rows.size:
+        if 4 * self.min_keep > row.size:
             return None
-        threshold = rows.largest + math.log(self.min_p)
+        threshold = row.largest + math.log(self.min_p)
         if self.min_keep > 1:
-            threshold = np.minimum(threshold, rows.reached_by(self.min_keep))
-        return rows.at_least(threshold)
+            threshold = min(threshold, row.reached_by(self.min_keep))
+        return row.at_least(threshold)
 
     def shorten(self, ranked: Ranked) -> bool:
         """See `LogitsProcessor.shorten`."""
-        reached = ranked.logits >= ranked.logits[:, :1] + math.log(self.min_p)
-        ranked.keep(reached.sum(-1), min_keep=self.min_keep)
+        ranked.keep(ranked.num_reaching(math.log(self.min_p)), min_keep=self.min_keep)
         return True
 
     def _cut(self, logits: torch.Tensor) -> torch.Tensor:

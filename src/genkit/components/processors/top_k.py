@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Rows
+from genkit.components.candidates import Candidates, Row
 from genkit.components.ranked import Ranked
 from genkit.components.ranking import Ties, beyond
 from genkit.core.run import Run
@@ -58,11 +58,11 @@ class TopK(LogitsProcessor):
         """The logits with all but k tokens a row at -inf, `[batch, vocab]`."""
         return self._cut(logits)
 
-    def narrow(self, rows: Rows) -> Candidates | None:
+    def narrow(self, row: Row) -> Candidates | None:
         """See `LogitsProcessor.narrow`; None where k is no small part of the vocabulary."""
-        if 4 * self._count > rows.size:
+        if 4 * self._count > row.size:
             return None
-        return rows.at_least(rows.reached_by(self._count))
+        return row.at_least(row.reached_by(self._count))
 
     def shorten(self, ranked: Ranked) -> bool:
         """See `LogitsProcessor.shorten`."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 
 from genkit.components.base import LogitsProcessor
-from genkit.components.candidates import Candidates, Rows
+from genkit.components.candidates import Candidates, Row
 from genkit.components.ranked import Ranked
 from genkit.components.ranking import Ties, beyond, spared, weights
 from genkit.core.run import Run
@@ -78,18 +77,20 @@ class TopP(LogitsProcessor):
         running = weights(ranked, ranked[:, :1]).cumsum_(-1)
         return self._cut(logits, ranked, running, running[:, -1:] * self.p)
 
-    def narrow(self, rows: Rows) -> Candidates | None:
+    def narrow(self, row: Row) -> Candidates | None:
         """See `LogitsProcessor.narrow`."""
-        threshold = rows.reached_by(min(max(_FEW, self.min_keep), rows.size))
+        threshold = row.reached_by(min(max(_FEW, self.min_keep), row.size))
+        found = row.at_least(threshold)
         # From a sample a little more is taken than is needed.
-        for share, sampled in (self.p + (1 - self.p) / 4, True), (self.p, False), (1.0, False):
-            found = rows.at_least(threshold)
-            short = rows.rough_weight(found) <= rows.rough_total * (self.p + _MARGIN)
-            if not short.any():
-                return found
-            lower = np.minimum(rows.above_which_lies(share, guess=sampled), threshold)
-            threshold = np.where(short, lower, threshold)
-        return None
+        for share, is_guess in (self.p + (1 - self.p) / 4, True), (self.p, False):
+            if self._is_held(row, found):
+                break
+            threshold = min(row.above_which_lies(share, guess=is_guess), threshold)
+            found = row.at_least(threshold)
+        return found if self._is_held(row, found) else None
+
+    def _is_held(self, row: Row, found: Candidates) -> bool:
+        return row.rough_weight(found) > row.rough_total * (self.p + _MARGIN)
 
     def shorten(self, ranked: Ranked) -> bool:
         """See `LogitsProcessor.shorten`; False where rounding may make a difference."""

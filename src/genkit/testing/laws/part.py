@@ -320,6 +320,11 @@ def difference(expected: torch.Tensor, found: torch.Tensor, tolerance: float) ->
     return f"token {token_id} has {found[token_id].item()}, not {expected[token_id].item()}"
 
 
+def tolerance_of(answer: torch.Tensor) -> float:
+    """What `difference` is to allow for rounding, in the precision of an answer."""
+    return 1e-12 if answer.dtype == torch.float64 else 1e-5
+
+
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are the same, NaN equal to itself and -0 not equal to 0."""
     if one.shape != other.shape or one.dtype != other.dtype:
@@ -349,8 +354,7 @@ def _different(
         tolerance: by default what the precision of the logits allows.
     """
     for step, (one, other) in enumerate(zip(expected, found, strict=True), first_step):
-        precise = one.dtype == torch.float64
-        allowed = (1e-12 if precise else 1e-5) if tolerance is None else tolerance
+        allowed = tolerance_of(one) if tolerance is None else tolerance
         for i, place in (places or {i: i for i in range(len(one))}).items():
             what = difference(one[i], other[place], allowed)
             if what is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from genkit.testing.laws.history import History
 from genkit.testing.laws.part import (
@@ -16,6 +17,7 @@ from genkit.testing.laws.part import (
     played,
     runs_without_an_error,
     shared_laws,
+    tolerance_of,
 )
 from genkit.testing.laws.rehearsal import Rehearsal, play
 
@@ -126,6 +128,45 @@ def keeps_the_argmax_it_promises(part: Any, history: History) -> Evidence:
                 )
 
 
+def gives_the_same_to_allowed_tokens_alone(part: Any, history: History) -> Evidence:
+    """With `acts_on_allowed`, allowed tokens get the same where none but they are given.
+
+    They come in the order of ids, and -inf follows them where other rows have more. `narrow` and
+    `shorten` of a part need it.
+    """
+    if not getattr(part, "acts_on_allowed", False):
+        for name in ("narrow", "shorten"):
+            if hasattr(part, name):
+                yield f"it has `{name}`, and not `acts_on_allowed = True`, which that needs"
+        return
+    for num_pads in (0, 2):
+        whole, alone = (Rehearsal("logits_processor", part, history) for _ in range(2))
+        for step in range(history.num_steps):
+            given = _with_holes(history.logits(step))
+            order = _allowed_first(given)
+            few = pad(given.gather(-1, order), (0, num_pads), value=-math.inf)
+            expected, answer = whole.go(given), alone.go(few)[:, : order.shape[1]]
+            found = torch.full_like(expected, -math.inf).scatter(-1, order, answer)
+            for i in range(len(history)):
+                what = difference(expected[i], found[i], tolerance_of(expected))
+                if what is not None:
+                    yield f"row {i}, step {step}, its allowed tokens given alone: {what}"
+
+
+def _with_holes(logits: torch.Tensor) -> torch.Tensor:
+    """The logits with one token of each three forbidden, where that leaves one."""
+    thirds = torch.arange(logits.shape[-1], device=logits.device) % 3 == 1
+    fewer = logits.masked_fill(thirds, -math.inf)
+    return torch.where((fewer > -math.inf).any(-1, keepdim=True), fewer, logits)
+
+
+def _allowed_first(logits: torch.Tensor) -> torch.Tensor:
+    """The ids of each row's allowed tokens in their order, and others where it has fewer."""
+    allowed = logits > -math.inf
+    most = max(1, int(allowed.sum(-1).max()))
+    return (~allowed).sort(dim=-1, stable=True).indices[:, :most]
+
+
 def _stages(part: Any, history: History) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The logits before and after the part, step by step."""
     answers = played("logits_processor", part, history)
@@ -143,6 +184,7 @@ PROCESSOR_LAWS: tuple[PartLaw, ...] = (
     PartLaw(revives_nothing),
     PartLaw(empties_no_row),
     PartLaw(keeps_the_argmax_it_promises),
+    PartLaw(gives_the_same_to_allowed_tokens_alone),
     *shared_laws("logits_processor"),
     PartLaw(leaves_empty_rows),
 )
