@@ -625,6 +625,8 @@ def test_llama_cpp_penalties_and_dry() -> None:
     }
     # Both meet tokens that top_n_sigma has forbidden.
     assert unsaid(found).keys() == {"typical_p", "dynatemp_range"}
+    long = imported("llama.cpp", f"--dry-multiplier 1 --dry-sequence-breaker {'é' * 30}")
+    assert parts(long)[0]["breakers"] == ["é" * 20]  # 40 bytes
     off = imported("llama.cpp", "--repeat-penalty 1.1 --repeat-last-n 0")
     assert "repetition_penalty" not in types(off)
     alone = imported("llama.cpp", "--presence-penalty 0.2 --temp 1")

@@ -60,8 +60,8 @@ class HuggingFaceTokenizer:
             return f"<id {token_id}>"
         if token_id in self.special_token_ids:
             return str(token)
-        before = self._decode([self._anchor])
-        text = self._decode([self._anchor, token_id])[len(before) :]
+        anchor, before = self._anchor
+        text = self._decode([anchor, token_id])[len(before) :]
         return text if text and "\ufffd" not in text else str(token)
 
     def encode_chat(
@@ -164,9 +164,9 @@ class HuggingFaceTokenizer:
         return plain
 
     @functools.cached_property
-    def _anchor(self) -> int:
-        """An id with plain text, to put before an id whose leading blank is to be seen."""
-        return next(i for i in self._encode_text("a") if self._decode([i]).strip())
+    def _anchor(self) -> tuple[int, str]:
+        """An id with plain text, to put before one whose leading blank is to be seen; its text."""
+        return next((i, text) for i in self._encode_text("a") if (text := self._decode([i])).strip())
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         known = [i for i in token_ids if i < self.vocab_size]

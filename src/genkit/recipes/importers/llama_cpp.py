@@ -214,7 +214,9 @@ class _Samplers:
             base=self.dry_base,
             allowed_length=self.dry_allowed,
             window=self.dry_last_n.but(None if last_n == -1 else last_n),
-            breakers=self.dry_breakers.but([b for b in self.dry_breakers.value if b != "none"]),
+            breakers=self.dry_breakers.but(
+                [_cut(breaker) for breaker in self.dry_breakers.value if breaker != "none"]
+            ),
         )
 
     def top_n_sigma(self) -> None:
@@ -282,6 +284,13 @@ _OF = {
     "temperature": ("t", "t_range", "t_exponent"),
 }
 """The settings of each sampler, as attributes of `_Samplers`."""
+
+_LONGEST_BREAKER = 40
+
+
+def _cut(breaker: str) -> str:
+    """What llama.cpp reads of a breaker: so many bytes, without what is left of a character."""
+    return breaker.encode()[:_LONGEST_BREAKER].decode(errors="ignore")
 
 
 def _order(given: Given) -> Said:
