@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from genkit.inspect.score import score
+from genkit.testing import TinyModel
+
 
 def test_json_has_the_keys_of_the_interface(genkit: Any, tiny: Path) -> None:
     done = genkit("score", "-r", tiny, "abc", "--json")
@@ -18,6 +21,29 @@ def test_json_has_the_keys_of_the_interface(genkit: Any, tiny: Path) -> None:
     assert document["num_tokens"] == 3
     assert document["logprob"] == pytest.approx(sum(logprobs))
     assert document["perplexity"] == pytest.approx(math.exp(-sum(logprobs) / 2))
+
+
+CHAIN = """
+processors:
+  - {type: suppress_tokens, token_ids: [98, 100]}
+  - {type: temperature, temperature: 0.3}
+  - {type: top_k, k: 1}
+"""
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "categorical"])
+def test_logprobs_are_those_of_the_model_whatever_the_recipe_samples_with(
+    genkit: Any, tiny: Path, sampler: str
+) -> None:
+    """LOGP-06: null for the first of four tokens, and raw ones for the others.
+
+    The recipe forbids the second and the fourth, and leaves no choice but one.
+    """
+    tiny.write_text(f"version: 1\nbackend: {{type: tiny}}\nsampler: {{type: {sampler}}}\n{CHAIN}")
+    first, *others = genkit("score", "-r", tiny, "abcd", "--json").json["tokens"]
+    assert first["logprob"] is None
+    plain = score(TinyModel(), "abcd").tokens[1:]
+    assert [token["logprob"] for token in others] == [token.logprob for token in plain]
 
 
 def test_the_text_is_plain_whatever_the_context(genkit: Any, tiny: Path) -> None:

@@ -50,6 +50,7 @@ def plain(model: TinyModel, ids: list[int]) -> list[float]:
 def test_equals_one_plain_forward_pass(
     monkeypatch: pytest.MonkeyPatch, length: int, supports: set[str] | None
 ) -> None:
+    """LOGP-06: raw log-probabilities, and none for the first token."""
     monkeypatch.setattr(score_module, "_BLOCK", 8)
     ids = [(37 * i * i + 11) % 256 for i in range(length)]
     model = TinyModel(seed=1)

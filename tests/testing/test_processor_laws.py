@@ -226,6 +226,35 @@ class Promises(LogitsProcessor):
         return logits.neg().masked_fill(logits == -math.inf, -math.inf)
 
 
+class LooksAtIds(LogitsProcessor):
+    """Says that it looks at nothing but the logits of allowed tokens, and looks at their ids."""
+
+    type: Literal["looks_at_ids"] = "looks_at_ids"
+    acts_on_allowed: ClassVar[bool] = True
+
+    def __call__(self, state, logits):
+        return logits + torch.arange(logits.shape[-1])
+
+
+class LooksAtTheSize(LooksAtIds):
+    """It looks at how many tokens there are, forbidden ones too."""
+
+    def __call__(self, state, logits):
+        return logits / logits.shape[-1]
+
+
+class NarrowsOnly(LogitsProcessor):
+    """It finds candidates, and does not say that it looks at nothing else."""
+
+    type: Literal["narrows_only"] = "narrows_only"
+
+    def __call__(self, state, logits):
+        return logits
+
+    def narrow(self, rows):
+        return None
+
+
 class Remembers(LogitsProcessor):
     """Its spec holds the state of runs."""
 
@@ -410,6 +439,9 @@ class Reuses(LogitsProcessor):
         (allows_what_was_forbidden, "revives nothing"),
         (forbids_everything, "empties no row"),
         (Promises(), "keeps the argmax it promises"),
+        (LooksAtIds(), "gives the same to allowed tokens alone"),
+        (LooksAtTheSize(), "gives the same to allowed tokens alone"),
+        (NarrowsOnly(), "gives the same to allowed tokens alone"),
         (Remembers(), "gives the same again"),
         (normalises_the_batch, "does not depend on company"),
         (reads_the_first_row, "does not depend on company"),

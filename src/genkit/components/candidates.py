@@ -123,14 +123,16 @@ class Row:
         bar = threshold * self._divisor
         if self._divisor != 1:  # what is a little less may round to the same quotient
             bar -= abs(bar) * _SLACK
-        ids = self._reaching(max(bar, np.finfo(bar.dtype).min))
+        ids = self._reaching(bar)
         return Candidates(ids, self._divided(self._logits[ids]))
 
     def _divided(self, logits: np.ndarray) -> np.ndarray:
         return logits if self._divisor == 1 else logits / self._divisor
 
     def _reaching(self, bar: np.floating) -> np.ndarray:
-        """The ids of the tokens with at least some logit before the division."""
+        """The ids of the allowed tokens with at least some logit before the division."""
+        if np.isneginf(bar):
+            return np.flatnonzero(self._logits > bar)
         hit = np.flatnonzero(self._maxima >= bar)
         if self.size <= _SMALL or 4 * len(hit) > len(self._maxima):
             return np.flatnonzero(self._logits >= bar)

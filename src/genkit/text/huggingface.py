@@ -166,7 +166,9 @@ class HuggingFaceTokenizer:
     @functools.cached_property
     def _anchor(self) -> tuple[int, str]:
         """An id with plain text, to put before one whose leading blank is to be seen; its text."""
-        return next((i, text) for i in self._encode_text("a") if (text := self._decode([i])).strip())
+        return next(
+            (i, text) for i in self._encode_text("a") if (text := self._decode([i])).strip()
+        )
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         known = [i for i in token_ids if i < self.vocab_size]

@@ -154,7 +154,7 @@ def test_each_row_has_the_bans_of_its_own_ids(journey, part) -> None:
 
 
 def test_beams_that_change_places_keep_their_bans() -> None:
-    """Three beams of one prompt, each with its own tokens; after three steps they swap."""
+    """NGRAM-03: three beams of one prompt, each with its own tokens; in step 3 they swap."""
     part = NoRepeatNGram(n=2)
     bound = part.bind(run_of([0], [0], [0]))
     state = GenerationState([[0]] * 3, [99] * 3, RowRandom([0] * 3, [0] * 3))
@@ -209,6 +209,7 @@ def cycle(vocab_size: int) -> ScriptedModel:
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("scope", ["all", "output"])
 def test_no_ngram_comes_twice(n, scope) -> None:
+    """NGRAM-01."""
     pipeline = Pipeline(
         cycle(220),
         processors=[NoRepeatNGram(n=n, scope=scope)],
@@ -236,6 +237,7 @@ def test_the_prompt_does_not_come_back() -> None:
 
 
 def test_no_token_left_is_an_error_that_names_the_part() -> None:
+    """NGRAM-01: not one of the sampler."""
     pipeline = Pipeline(
         cycle(5), processors=[NoRepeatNGram(n=1)], stop_criteria=[MaxNewTokens(limit=9)]
     )

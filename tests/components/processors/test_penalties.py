@@ -332,7 +332,7 @@ def test_no_step_waits_for_the_device(part: LogitsProcessor) -> None:
 
 @pytest.mark.parametrize("eos", [(), (0,)])
 def test_padding_is_never_in_the_history(eos) -> None:
-    """Padding is id 0 in the rectangle, which is the best token here, and may be the end, too."""
+    """REP-03: padding is id 0 in the rectangle, which is the best token here, or the end, too."""
     model = ScriptedModel([[4.0, 3.0, 2.0, 1.0, 1.5]], eos_token_ids=eos)
     pipeline = Pipeline(
         model,
@@ -365,7 +365,7 @@ def test_padding_is_never_in_the_history(eos) -> None:
     ids=repr,
 )
 def test_every_option_changes_the_tokens(part: LogitsProcessor, changed) -> None:
-    """The answer is another one without the part, and with another value of the option."""
+    """REP-06: the answer is another one without the part, and with another value of the option."""
     model = ScriptedModel([[2.0, 1.5, 1.4, 0.3]])
     other = type(part)(**{**part.model_dump(exclude={"type"}), **changed})
     answers = [
@@ -378,7 +378,7 @@ def test_every_option_changes_the_tokens(part: LogitsProcessor, changed) -> None
 
 
 def test_whatever_model_gives_the_logits_the_penalty_is_the_same() -> None:
-    """A backend cannot lose a penalty: it stands between the raw logits and the processed ones."""
+    """REP-07: it stands between the raw logits and the processed ones, whatever the backend."""
     part = FrequencyPenalty(penalty=0.7, presence=0.1, scope="all", window=6)
     for model in (TinyModel(), ScriptedModel(torch.randn(5, 9), tokenizer=None)):
         pipeline = Pipeline(model, processors=[part], stop_criteria=[MaxNewTokens(limit=6)])

@@ -34,7 +34,7 @@ from genkit.components.processors import (
 )
 from genkit.components.samplers import Categorical, Greedy
 from genkit.core.state import GenerationState
-from genkit.errors import InputError, OptionError
+from genkit.errors import InputError, OptionError, RecipeError
 from genkit.testing import ScriptedModel, check_logits_processor, choose, process
 from genkit.testing.laws.law_broken import LawBroken
 
@@ -86,12 +86,14 @@ def test_temperature() -> None:
 
 @pytest.mark.parametrize("zero", [0, 0.0, "0", -0.0, 1e-31])
 def test_temperature_0_keeps_the_first_of_the_largest_as_it_is(zero) -> None:
+    """TRUNC-18."""
     out = apply(Temperature(temperature=zero), [[1.0, 3.0, 3.0], [-INF, -INF, -2.0]])
     assert out.tolist() == [[-INF, 3.0, -INF], [-INF, -INF, -2.0]]
 
 
 @pytest.mark.parametrize("temperature", [1e-8, 1e-20, 1e-30])
 def test_a_tiny_temperature_gives_neither_infinity_nor_nan(temperature: float) -> None:
+    """TRUNC-18."""
     out = apply(Temperature(temperature=temperature), [[30.0, 29.0, -30.0, 0.0, 1e4, -1e4]])
     assert out.isfinite().all() and out.argmax() == 4
 
@@ -888,70 +890,95 @@ def test_remove_invalid_as_transformers(row) -> None:
     ("probs", "p"), [([0.25, 0.125, 0.125, 0.5], 0.75), ([0.3, 0.1, 0.1, 0.5], 0.8)]
 )
 def test_top_p_takes_no_token_more_where_the_sum_is_exactly_p(probs, p: float) -> None:
-    """transformers#18976. The second sum is 0.8 up to float32 rounding of the logits."""
+    """TRUNC-01, transformers#18976. The second sum is 0.8 up to float32 rounding of the logits."""
     assert kept(TopP(p=p), probs) == [0, 3]
 
 
 def test_top_p_of_1_is_no_top_p() -> None:
-    """ChatRWKV#170: all eight flat tokens are drawn, and the draws are those without it."""
+    """TRUNC-03, ChatRWKV#170: all eight flat tokens are drawn, as they are without it."""
+    assert ids_kept(TopP(p=1.0), [0.0] * 8) == list(range(8))
     pipelines = [
         Pipeline(
             ScriptedModel([[0.0] * 8]), processors=parts, sampler=Categorical(), stop_criteria=[]
         )
         for parts in ([TopP(p=1.0)], [])
     ]
+    rows = {"prompt": [[0]] * 40, "seeds": range(40), "max_new_tokens": 100}
     with_it, without = (
-        [int(step.next_ids[0]) for step in pipeline.decode([0], seed=3, max_new_tokens=400)]
+        [i for result in pipeline.generate(**rows) for i in result.token_ids]
         for pipeline in pipelines
     )
     assert with_it == without
-    assert all(30 < with_it.count(i) < 75 for i in range(8))
+    counts = torch.tensor(with_it).bincount()
+    assert counts.sum() == 4000 and ((counts > 430) & (counts < 570)).all()
 
 
 def test_only_what_is_set_can_be_refused() -> None:
-    """onnxruntime-genai#2486: top_p alone on five tokens; there is no hidden top_k of 50."""
-    assert ids_kept(TopP(p=0.8), [1.0, 0.0, 3.0, 0.5, -1.0]) == [0, 2]
+    """TRUNC-09, onnxruntime-genai#2486: top_p alone on five tokens; no hidden top_k of 50."""
+    row = [1.0, 0.0, 3.0, 0.5, -1.0]
+    assert ids_kept(TopP(p=0.9), row) == [0, 2, 3]
+    pipeline = Pipeline(ScriptedModel([row]), processors=[TopP(p=0.9)], sampler=Categorical())
+    assert set(pipeline.generate([0], seed=0, max_new_tokens=200).token_ids) == {0, 2, 3}
 
 
 @pytest.mark.parametrize("rows", [1, 2, 16, 64])
 def test_top_k_keeps_exactly_k_whatever_the_batch(rows: int) -> None:
-    """vllm#50979: the batch's size decided whether ties at the border were kept."""
+    """TRUNC-10, vllm#50979: the batch's size decided whether ties at the border were kept."""
     out = apply(TopK(k=3), [[0.0, 4.0, 4.0, 4.0, 9.0]] * rows)
     assert out.tolist() == [[-INF, 4.0, 4.0, -INF, 9.0]] * rows
 
 
 def test_the_order_of_temperature_and_top_p_decides() -> None:
-    """llama.cpp#4091."""
+    """TRUNC-13, llama.cpp#4091."""
     row, cold, nucleus = [3.0, 2.0, 1.0], Temperature(temperature=0.5), TopP(p=0.8)
     assert process(cold, process(nucleus, row)) == [6.0, 4.0, -INF]
     assert process(nucleus, process(cold, row)) == [6.0, -INF, -INF]
 
 
 def test_the_order_of_temperature_and_min_p_decides() -> None:
-    """textgen#4463: after a high temperature min_p lets in what the model excludes."""
+    """TRUNC-14, textgen#4463: after a high temperature min_p lets in what the model excludes.
+
+    The result says which came first.
+    """
     row = of_probs([0.95, 0.005, *[0.003] * 15])[0]
     hot, floor = Temperature(temperature=5), MinP(min_p=0.05)
     before = process(hot, process(floor, row))
     assert [i for i, x in enumerate(before) if x > -INF] == [0]
     after = process(floor, process(hot, row))
     assert sum(x > -INF for x in after) == 17
+    for parts in ([floor, hot], [hot, floor]):
+        pipeline = Pipeline(ScriptedModel([row]), processors=parts, sampler=Categorical())
+        result = pipeline.generate([0], seed=0, max_new_tokens=300)
+        said = {setting.name: setting.value for setting in result.settings}
+        assert [said[f"processors.{i}.type"] for i in (0, 1)] == [part.type for part in parts]
+        assert (set(result.token_ids) == {0}) is (parts[0] is floor)
 
 
 def test_min_p_is_a_share_of_the_largest_and_includes_its_border() -> None:
-    """koboldcpp#2138."""
+    """TRUNC-15, koboldcpp#2138."""
     assert kept(MinP(min_p=0.25), [0.5, 0.25, 0.125, 0.125]) == [0, 1, 2, 3]
     assert kept(MinP(min_p=0.3), [0.5, 0.25, 0.125, 0.125]) == [0, 1]
 
 
+def recipe_of(temperature: Any, sampler: str = "greedy") -> Any:
+    data = {
+        "version": 1,
+        "backend": {"type": "pytorch", "model": "none"},
+        "processors": [{"type": "temperature", "temperature": temperature}],
+        "sampler": {"type": sampler},
+    }
+    return Kit(entry_points=False).recipe(data)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0])
 @pytest.mark.parametrize("sampler", ["greedy", "categorical"])
-def test_temperature_0_in_a_recipe_is_greedy_without_a_word(sampler: str, recwarn) -> None:
-    """transformers#36896."""
-    kit = Kit(entry_points=False)
-    part = kit.registry.part_class("logits_processor", "temperature")(temperature="0")
+def test_temperature_0_in_a_recipe_is_greedy_without_a_word(sampler: str, zero, recwarn) -> None:
+    """TRUNC-18, transformers#36896."""
+    recipe = recipe_of(zero, sampler)
     pipeline = Pipeline(
         ScriptedModel([[1.0, 5.0, 5.0, 2.0]]),
-        processors=[part],
-        sampler=kit.registry.part_class("sampler", sampler)(),
+        processors=recipe.processors,
+        sampler=recipe.sampler,
         stop_criteria=[],
     )
     steps = pipeline.decode([0], seed=1, max_new_tokens=20)
@@ -959,8 +986,15 @@ def test_temperature_0_in_a_recipe_is_greedy_without_a_word(sampler: str, recwar
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("value", ["0", -1])
+def test_a_temperature_that_is_no_number_from_0_on_is_named(value) -> None:
+    """TRUNC-18."""
+    with pytest.raises(RecipeError, match=rf"processors\.0\.temperature: .*found .*{value}"):
+        recipe_of(value)
+
+
 def test_nothing_is_cut_off_that_nobody_asked_for() -> None:
-    """transformers#38549: there, plain sampling keeps the 50 most probable tokens."""
+    """TRUNC-19, transformers#38549: there, plain sampling keeps the 50 most probable tokens."""
     model = ScriptedModel([[0.0] * 200])
     pipeline = Pipeline(model, sampler=Categorical(), stop_criteria=[])
     steps = pipeline.decode([[0]] * 20, seeds=list(range(20)), max_new_tokens=100)
