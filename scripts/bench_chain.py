@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from bench_pairs import Row, alternating, seconds
+from bench_pairs import Row, alternating, seconds, smollm2
 from transformers.generation import logits_process as theirs
 
 from genkit import caches, decoders, processors, samplers
@@ -17,6 +18,7 @@ from genkit.core.random import RowRandom
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
 
+ROOT = Path(__file__).parent.parent
 VOCAB_SIZE = 128_256
 FAR = 1_000_000
 NUM_LOGITS = 4  # different logits, in turn
@@ -29,11 +31,16 @@ def logits_of(num_rows: int) -> list[torch.Tensor]:
 
 
 def texts(num_rows: int, length: int) -> torch.Tensor:
-    """Ids `[num_rows, length]` that come as often as words do: the n-th with frequency 1 / n."""
-    generator = torch.Generator().manual_seed(1)
-    frequencies = 1 / torch.arange(1, VOCAB_SIZE + 1, dtype=torch.float64)
-    drawn = torch.multinomial(frequencies.repeat(num_rows, 1), length, True, generator=generator)
-    return torch.randperm(VOCAB_SIZE, generator=generator)[drawn]
+    """What this project's pages say, as SmolLM2 reads it, ids `[num_rows, length]`.
+
+    The ids are spread over the larger vocabulary. A text repeats itself as texts do: 8,000 ids of
+    it are some 1,350 different ones.
+    """
+    pages = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    words = smollm2().tokenizer.encode("".join(page.read_text("utf-8") for page in pages))
+    spread = torch.randperm(VOCAB_SIZE, generator=torch.Generator().manual_seed(1))
+    step = (len(words) - length) // num_rows
+    return spread[torch.tensor([words[i * step :][:length] for i in range(num_rows)])]
 
 
 def ours(chain: Sequence[Any], ids: torch.Tensor, steps: int) -> Callable[[], float]:

@@ -79,21 +79,22 @@ class FastTruncations:
         self.given: torch.Tensor | None = None
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        out = torch.full_like(logits, -math.inf, memory_format=torch.contiguous_format)
+        given = np.ascontiguousarray(logits.detach().numpy())
+        out = np.full(given.shape, -np.inf, given.dtype)
         with np.errstate(over="ignore"):  # -inf is what becomes of it
-            rows = rows_of(logits.detach().contiguous(), self._divisor)
+            rows = rows_of(given, self._divisor)
             self.candidates = [self._found(state, row) for row in rows]
-        for i, (found, values) in enumerate(zip(self.candidates, out.numpy(), strict=True)):
+        for i, (values, found) in enumerate(zip(out, self.candidates, strict=True)):
             if found is None:  # it takes the whole row to know
-                out[i] = self._whole(state, logits[i : i + 1])[0]
+                values[:] = self._whole(state, logits[i : i + 1]).detach().numpy()[0]
             else:
                 values[found.ids] = found.logits
-        self.given = out
-        return out
+        self.given = torch.from_numpy(out)
+        return self.given
 
     def _found(self, state: GenerationState, row: Row) -> Candidates | None:
         """What is kept of a row."""
-        if not math.isfinite(row.largest):
+        if not -math.inf < row.largest < math.inf:
             return None
         found: Candidates | None = row.everything() or self._finder.narrow(row)
         if found is None:

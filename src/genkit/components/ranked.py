@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -40,10 +41,15 @@ class Ranked:
     def __init__(self, row: Row, found: Candidates) -> None:
         self._row, self._found = row, found
         self._negated = np.sort(-found.logits)  # ascending, so that it can be searched
-        exponents = self._negated.astype(np.float64)
-        self._running = np.exp(exponents[0] - exponents).cumsum()
         self.count = int(self._negated.searchsorted(math.inf))
         self._whole = True  # whether nothing has been cut off yet: then a row has other tokens too
+
+    @cached_property
+    def _running(self) -> np.ndarray:
+        """The sums of the weights of what is there when they are first asked for, in order."""
+        exponents = self._negated[: self.count].astype(np.float64)
+        running: np.ndarray = np.exp(exponents[0] - exponents).cumsum()
+        return running
 
     def keep(self, count: int, ties: Ties = "by_id", min_keep: int = 1) -> None:
         """Keep the first so many of those that are still there, at least `min_keep`.
@@ -76,10 +82,10 @@ class Ranked:
         """Those that are kept, in the order of ids."""
         ids, logits = self._found
         last = -self._negated[self.count - 1]
-        places = np.flatnonzero(logits >= last)
+        places = (logits >= last).nonzero()[0]
         if len(places) > self.count:  # ties at the border
-            above = np.flatnonzero(logits > last)
-            equal = np.flatnonzero(logits == last)[: self.count - len(above)]
+            above = (logits > last).nonzero()[0]
+            equal = (logits == last).nonzero()[0][: self.count - len(above)]
             places = np.sort(np.concatenate((above, equal)))
         return Candidates(ids[places], logits[places])
 
@@ -89,7 +95,7 @@ class Ranked:
         The better it is, the longer it takes.
         """
         held = float(self._running[self.count - 1])
-        if self._whole and len(self._running) < self._row.size:
+        if self._whole and len(self._negated) < self._row.size:
             rest = self._row.rough_total - self._row.rough_weight(self._found)
             yield held + rest, _ROUGHNESS * rest + ROUNDING * held
             held = self._row.total

@@ -35,7 +35,8 @@ class RowRandom:
         self.keys = list(zip(seeds, samples, strict=True))
         self.step = 0  # tokens each row has generated so far
         self.device = torch.device(device)
-        self._blocks: dict[str, tuple[int, torch.Tensor]] = {}  # purpose -> block, its numbers
+        # purpose -> block, its numbers step by step
+        self._blocks: dict[str, tuple[int, Sequence[torch.Tensor]]] = {}
 
     def uniform(self, purpose: str) -> torch.Tensor:
         """One number in [0, 1) a row, float64 `[batch]`, for the token that is chosen next.
@@ -43,12 +44,12 @@ class RowRandom:
         Asking twice in one step with the same purpose gives the same number.
         """
         block, place = divmod(self.step, _BLOCK)
-        held, numbers = self._blocks.get(purpose, (-1, None))
-        if numbers is None or held != block:
+        held, numbers = self._blocks.get(purpose, (-1, ()))
+        if held != block:
             rows = [_numbers(seed, sample, block, purpose) for seed, sample in self.keys]
-            numbers = torch.tensor(rows, dtype=torch.float64, device=self.device)
+            numbers = torch.tensor(rows, dtype=torch.float64, device=self.device).unbind(1)
             self._blocks[purpose] = block, numbers
-        return numbers.select(1, place)
+        return numbers[place]
 
     def advance(self) -> None:
         """Every row has got one more token."""
