@@ -6,10 +6,14 @@ import math
 from typing import Any
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genkit import Pipeline, processors, samplers, stopping
 from genkit.errors import InputError
 from genkit.testing import ByteTokenizer, ScriptedModel, TinyModel
+from genkit.text.logprobs import _top
 
 LOGITS = [1.0, 0.0, -1.0, -2.0]
 
@@ -100,3 +104,19 @@ def test_a_stream_brings_them_with_the_result() -> None:
     [*_, last] = pipeline.stream("Hi", max_new_tokens=3, logprobs=1)
     assert len(last.result.logprobs) == 3
     assert [len(e["top_raw"]) for e in last.result.to_dict()["logprobs"]] == [1, 1, 1]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(0, 12))
+def test_the_most_probable_tokens_are_those_of_a_whole_sort(
+    seed: int, n: int, allowed: int
+) -> None:
+    """Ties in both, forbidden tokens in both, and fewer tokens allowed than are asked for."""
+    generator = torch.Generator().manual_seed(seed)
+    raw = torch.randint(-3, 3, (2, 12), generator=generator).float()
+    raw[:, 5] = -math.inf
+    processed = (raw / 2).round()
+    processed[:, torch.randperm(12, generator=generator)[allowed:]] = -math.inf
+    by_raw = raw.sort(dim=-1, descending=True, stable=True).indices
+    places = processed.gather(-1, by_raw).sort(dim=-1, descending=True, stable=True).indices
+    assert torch.equal(_top(raw, raw, n), by_raw[:, :n])
+    assert torch.equal(_top(processed, raw, n), by_raw.gather(-1, places)[:, :n])

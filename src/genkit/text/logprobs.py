@@ -71,13 +71,12 @@ def logprobs_of(step: Step, num_top: int, tokenizer: Tokenizer | None) -> list[S
     """
     raw, processed = _log_softmax(step.raw_logits), _log_softmax(step.logits)
     chosen = step.next_ids.to(raw.device)[:, None]
-    by_raw = _ranked(raw) if num_top else chosen[:, :0]
-    by_processed = by_raw.gather(-1, _ranked(processed.gather(-1, by_raw)))
+    num_top = min(num_top, raw.shape[-1])
     columns = (
         _tokens(raw, chosen, tokenizer),
         _tokens(processed, chosen, tokenizer),
-        _tokens(raw, by_raw[:, :num_top], tokenizer),
-        _tokens(processed, by_processed[:, :num_top], tokenizer),
+        _tokens(raw, _top(raw, raw, num_top), tokenizer),
+        _tokens(processed, _top(processed, raw, num_top), tokenizer),
     )
     return [
         StepLogprobs(one.token_id, one.text, one.logprob, other.logprob, top_raw, top_processed)
@@ -100,9 +99,24 @@ def _text(tokenizer: Tokenizer | None, token_id: int) -> str:
     return "" if tokenizer is None else tokenizer.token_text(token_id)
 
 
-def _ranked(logprobs: torch.Tensor) -> torch.Tensor:
-    """Indices by descending value; equal ones keep their order."""
-    return torch.sort(logprobs, dim=-1, descending=True, stable=True).indices
+def _top(logprobs: torch.Tensor, raw: torch.Tensor, n: int) -> torch.Tensor:
+    """The ids of the n most probable tokens of each row, int64 `[batch, n]`.
+
+    Of equal ones the one with the larger raw log-probability is first, and then the lower id.
+    """
+    if n == 0:
+        return torch.empty((len(raw), 0), dtype=torch.int64, device=raw.device)
+    # Few tokens are sorted: those that reach the n-th largest value. Where fewer than n are
+    # allowed, forbidden ones follow, the first by their raw values.
+    reaches = logprobs >= logprobs.topk(n).values[:, -1:]
+    is_found = reaches & ((logprobs > -math.inf) | (raw >= raw.topk(n).values[:, -1:]))
+    rows = []
+    for values, behind, found in zip(logprobs, raw, is_found, strict=True):
+        ids = found.nonzero()[:, 0]
+        for key in (behind, values):  # a stable sort by the last key leaves ties as they are
+            ids = ids[key[ids].sort(descending=True, stable=True).indices]
+        rows.append(ids[:n])
+    return torch.stack(rows)
 
 
 def _log_softmax(logits: torch.Tensor) -> torch.Tensor:
