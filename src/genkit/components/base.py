@@ -134,6 +134,11 @@ class LogitsProcessor(Component):
     Then a chain that ends with a draw looks at candidates only.
     """
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with the options it has; then `bind` gives None."""
+        return False
+
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The new logits. Parts with state give another callable from `bind`."""
         raise NotImplementedError(f"{type(self).__name__} defines neither __call__ nor bind")

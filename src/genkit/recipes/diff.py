@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from genkit.core.settings import plain
 from genkit.recipes.commuting import exchange
-from genkit.recipes.order import is_neutral
 from genkit.recipes.recipe import Recipe
 from genkit.recipes.schema import LISTS, SECTIONS
 
@@ -113,7 +112,7 @@ def _named(parts: Sequence[Any]) -> dict[str, Any]:
 def _lonely(section: str, name: str, part: Any, is_first: bool) -> Difference:
     shown = _shown(part)
     matters, reason = True, _summary(part)
-    if section == "processors" and is_neutral(part):
+    if section == "processors" and part.is_neutral:
         matters, reason = False, "its options are neutral: it does nothing"
     return Difference(
         f"{section}.{name}",
@@ -139,7 +138,7 @@ def _moved(section: str, a: dict[str, Any], b: dict[str, Any]) -> Iterator[Diffe
 
 
 def _exchange(first: Any, second: Any) -> tuple[bool, str]:
-    if is_neutral(first) or is_neutral(second):
+    if first.is_neutral or second.is_neutral:
         return False, "one of them does nothing"
     found = exchange(first, second)
     return found.matters, found.reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -48,34 +48,6 @@ TRUNCATIONS = SHAPED_BY_TEMPERATURE | {"top_k", "top_n_sigma", "xtc"}
 
 TEMPERATURES = {"temperature", "dynamic_temperature"}
 
-NEUTRAL: Mapping[str, Callable[[Any], bool]] = {
-    "bad_words": lambda part: not part.token_ids and not part.strings,
-    "begin_suppress_tokens": lambda part: not part.token_ids,
-    "dry": lambda part: part.multiplier == 0 or part.window == 0,
-    "dynamic_temperature": lambda part: part.low == part.high == 1,
-    "epsilon": lambda part: part.epsilon == 0,
-    "eta": lambda part: part.epsilon == 0,
-    "frequency_penalty": lambda part: part.penalty == part.presence == 0 or part.window == 0,
-    "length_decay": lambda part: part.factor == 1,
-    "min_length": lambda part: part.limit == 0,
-    "min_new_tokens": lambda part: part.limit == 0,
-    "min_p": lambda part: part.min_p == 0,
-    "presence_penalty": lambda part: part.penalty == 0 or part.window == 0,
-    "prompt_repetition_penalty": lambda part: part.penalty == 1,
-    "repetition_penalty": lambda part: part.penalty == 1 or part.window == 0,
-    "sequence_bias": lambda part: not part.sequences,
-    "smoothing": lambda part: part.factor == 0,
-    "suppress_tokens": lambda part: not part.token_ids,
-    "tail_free": lambda part: part.z == 1,
-    "temperature": lambda part: part.temperature == 1,
-    "token_bias": lambda part: not part.biases,
-    "top_a": lambda part: part.a == 0,
-    "top_p": lambda part: part.p == 1,
-    "typical_p": lambda part: part.p == 1,
-    "xtc": lambda part: part.probability == 0 or part.threshold > 0.5,
-}
-"""For each type whether a part with these options changes nothing."""
-
 _Found = Iterator[str]
 
 
@@ -94,11 +66,6 @@ def order_warnings(recipe: Recipe) -> list[str]:
     ]
 
 
-def is_neutral(part: Any) -> bool:
-    """Whether a part changes nothing with the options that it has."""
-    return part.type in NEUTRAL and NEUTRAL[part.type](part)
-
-
 def leaves_one(part: Any) -> bool:
     """Whether a processor leaves a single token."""
     if part.type == "top_k":
@@ -108,7 +75,7 @@ def leaves_one(part: Any) -> bool:
 
 def _pairs(recipe: Recipe) -> Iterator[tuple[int, Any, int, Any]]:
     """Every two processors that do something, in their order."""
-    active = [(i, part) for i, part in enumerate(recipe.processors) if not is_neutral(part)]
+    active = [(i, part) for i, part in enumerate(recipe.processors) if not part.is_neutral]
     for (i, first), (j, second) in combinations(active, 2):
         yield i, first, j, second
 
@@ -194,7 +161,7 @@ def _two_top_k(i: int, first: Any, j: int, second: Any) -> _Found:
 
 def _neutral(recipe: Recipe) -> _Found:
     for i, part in enumerate(recipe.processors):
-        if is_neutral(part):
+        if part.is_neutral:
             yield f"processors.{i} ({part.type}) does nothing: its options are neutral."
 
 
@@ -278,7 +245,7 @@ def _forced_but_not_allowed(i: int, first: Any, j: int, second: Any) -> _Found:
 def _before_a_choosy_sampler(recipe: Recipe) -> _Found:
     sampler = recipe.sampler.type
     for i, part in enumerate(recipe.processors):
-        if part.type not in TRUNCATIONS or is_neutral(part):
+        if part.type not in TRUNCATIONS or part.is_neutral:
             continue
         if sampler == "mirostat":
             yield (

@@ -68,6 +68,11 @@ class BadWords(LogitsProcessor):
             raise ValueError("a word has at least one letter; ban blanks by their token ids")
         return value
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return not self.token_ids and not self.strings
+
     def bind(self, run: Run) -> BiasedContinuations | None:
         """Compares with the end of each row; None where there are no words.
 

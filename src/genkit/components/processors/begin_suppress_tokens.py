@@ -38,13 +38,18 @@ class BeginSuppressTokens(LogitsProcessor):
     )
     num_tokens: int = Field(1, ge=1, description="for how many tokens, at least 1")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return not self.token_ids
+
     def bind(self, run: Run) -> _SuppressedFirst | None:
         """The ids on the run's device; None where there are none.
 
         Raises:
             InputError: the model does not have one of the ids.
         """
-        return _SuppressedFirst(self, run) if self.token_ids else None
+        return None if self.is_neutral else _SuppressedFirst(self, run)
 
 
 class _SuppressedFirst(Rowless):

@@ -72,6 +72,12 @@ class Dry(LogitsProcessor):
             raise ValueError("an empty breaker would be everywhere; leave it out")
         return value
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing: no text is long enough for a repetition to count."""
+        is_short = self.window is not None and self.window <= self.allowed_length
+        return self.multiplier == 0 or is_short
+
     def bind(self, run: Run) -> _Repetitions | None:
         """The text so far in a form that answers in constant time.
 
@@ -79,8 +85,7 @@ class Dry(LogitsProcessor):
             UnsupportedError: there are strings and no tokenizer.
             InputError: the model does not have an id of `breaker_ids`.
         """
-        is_short = self.window is not None and self.window <= self.allowed_length
-        if self.multiplier == 0 or is_short:
+        if self.is_neutral:
             return None
         return _Repetitions(self, self._breakers(run), run)
 

@@ -51,9 +51,14 @@ class DynamicTemperature(LogitsProcessor):
             raise ValueError(f"`low` is at most `high`, which is {self.high}")
         return self
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.low == self.high == 1
+
     def bind(self, run: Run) -> DynamicTemperature | None:
         """Nothing to do where both temperatures are 1."""
-        return self if (self.low, self.high) != (1, 1) else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """``logits / T``, with a T for each row, `[batch, vocab]`."""

@@ -39,9 +39,14 @@ class Eta(LogitsProcessor):
     )
     min_keep: int = Field(1, ge=1, description="how many tokens are kept at least")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.epsilon == 0
+
     def bind(self, run: Run) -> Eta | None:
         """Nothing to do where epsilon is 0."""
-        return self if self.epsilon > 0 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the improbable tokens at -inf, `[batch, vocab]`."""

@@ -47,9 +47,14 @@ class FrequencyPenalty(LogitsProcessor):
         None, ge=0, description="only the last so many of these tokens; null: all of them"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.penalty == self.presence == 0 or self.window == 0
+
     def bind(self, run: Run) -> CountPenalty | None:
         """How often tokens came so far, kept up to date in constant time a token."""
-        if (self.penalty == 0 and self.presence == 0) or self.window == 0:
+        if self.is_neutral:
             return None
         return CountPenalty(self.type, self._change, run, self.scope, self.window)
 

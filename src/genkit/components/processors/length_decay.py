@@ -41,6 +41,11 @@ class LengthDecay(LogitsProcessor):
         None, min_length=1, description="end tokens in place of the model's own"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.factor == 1
+
     def bind(self, run: Run) -> _Decay | None:
         """The end tokens on the run's device; None where the factor is 1 or there is none.
 
@@ -48,7 +53,7 @@ class LengthDecay(LogitsProcessor):
             InputError: the model does not have one of the ids.
         """
         bound = _Decay(self, run)
-        return bound if self.factor != 1 and len(bound.end_ids) else None
+        return None if self.is_neutral or not len(bound.end_ids) else bound
 
 
 class _Decay(Rowless):

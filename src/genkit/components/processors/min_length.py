@@ -35,6 +35,11 @@ class MinLength(LogitsProcessor):
         (), description="ids that are forbidden besides the model's own end tokens"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.limit == 0
+
     def bind(self, run: Run) -> NoEndYet | None:
         """The end tokens on the run's device; None where there is nothing to forbid.
 
@@ -42,6 +47,6 @@ class MinLength(LogitsProcessor):
             InputError: the model does not have one of the ids.
         """
         end_ids = end_tokens(self.type, run, self.token_ids)
-        if not self.limit or not len(end_ids):
+        if self.is_neutral or not len(end_ids):
             return None
         return NoEndYet(self.type, end_ids, lambda state: state.num_tokens < self.limit)

@@ -47,6 +47,11 @@ class MinNewTokens(LogitsProcessor):
         "`allow` them",
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.limit == 0
+
     def bind(self, run: Run) -> NoEndYet | None:
         """The end tokens on the run's device; None where there is nothing to forbid.
 
@@ -54,7 +59,7 @@ class MinNewTokens(LogitsProcessor):
             InputError: the model does not have one of the ids.
         """
         end_ids = end_tokens(self.type, run, self.token_ids)
-        if not self.limit or not len(end_ids):
+        if self.is_neutral or not len(end_ids):
             return None
         made = NoEndYet if self.if_none_left == "forbid" else _NoEndUnlessAlone
         return made(self.type, end_ids, lambda state: state.num_generated < self.limit)

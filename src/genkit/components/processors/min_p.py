@@ -42,13 +42,18 @@ class MinP(LogitsProcessor):
     )
     min_keep: int = Field(1, ge=1, description="how many tokens are kept at least")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.min_p == 0
+
     def bind(self, run: Run) -> MinP | None:
         """Nothing to do where min_p is 0."""
-        return self if self.min_p > 0 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the improbable tokens at -inf, `[batch, vocab]`."""
-        return logits if self.min_p == 0 else self._cut(logits)
+        return logits if self.is_neutral else self._cut(logits)
 
     def narrow(self, row: Row) -> Candidates | None:
         """See `LogitsProcessor.narrow`; None where `min_keep` is no small part of a row."""

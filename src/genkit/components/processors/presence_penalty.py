@@ -39,9 +39,14 @@ class PresencePenalty(LogitsProcessor):
         None, ge=0, description="only the last so many of these tokens; null: all of them"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.penalty == 0 or self.window == 0
+
     def bind(self, run: Run) -> CountPenalty | None:
         """The tokens seen so far, kept up to date in constant time a token."""
-        if self.penalty == 0 or self.window == 0:
+        if self.is_neutral:
             return None
         return CountPenalty(self.type, self._change, run, self.scope, self.window)
 

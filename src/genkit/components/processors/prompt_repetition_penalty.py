@@ -30,8 +30,13 @@ class PromptRepetitionPenalty(LogitsProcessor):
         ge=1e-20, le=1e20, description="above 1 favours tokens of the prompt, 1 is neutral; above 0"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.penalty == 1
+
     def bind(self, run: Run) -> CountPenalty | None:
         """The tokens of the prompts."""
-        if self.penalty == 1:
+        if self.is_neutral:
             return None
         return CountPenalty(self.type, repetition(1 / self.penalty), run, "prompt")

@@ -57,9 +57,14 @@ class RepetitionPenalty(LogitsProcessor):
         "logits", description="what is penalised: the `logits`, or `logprobs` made of them"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.penalty == 1 or self.window == 0
+
     def bind(self, run: Run) -> CountPenalty | None:
         """The tokens seen so far, kept up to date in constant time a token."""
-        if self.penalty == 1 or self.window == 0:
+        if self.is_neutral:
             return None
         change = repetition(self.penalty, self.positive)
         made = CountPenalty if self.base == "logits" else _LogprobPenalty

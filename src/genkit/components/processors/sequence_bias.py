@@ -58,6 +58,11 @@ class SequenceBias(LogitsProcessor):
             seen.add(sequence.token_ids)
         return value
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return not self.sequences
+
     def bind(self, run: Run) -> BiasedContinuations | None:
         """Compares with the end of each row; None where there are no sequences.
 

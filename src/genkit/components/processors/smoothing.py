@@ -37,13 +37,18 @@ class Smoothing(LogitsProcessor):
     factor: float = Field(ge=0, description="how strong, 0 or more; 0 changes nothing")
     curve: float = Field(1.0, ge=1, le=3, description="from 1 (square) to 3 (cube)")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.factor == 0
+
     def bind(self, run: Run) -> Smoothing | None:
         """Nothing to do where the factor is 0."""
-        return self if self.factor > 0 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The bent logits, `[batch, vocab]`."""
-        if self.factor == 0:
+        if self.is_neutral:
             return logits
         largest = logits.amax(-1, keepdim=True)
         distance = logits - largest

@@ -30,13 +30,18 @@ class SuppressTokens(LogitsProcessor):
 
     token_ids: tuple[int, ...] = Field(description="ids that are never chosen")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return not self.token_ids
+
     def bind(self, run: Run) -> _Suppressed | None:
         """The ids on the run's device; None where there are none.
 
         Raises:
             InputError: the model does not have one of the ids.
         """
-        return _Suppressed(self, run) if self.token_ids else None
+        return None if self.is_neutral else _Suppressed(self, run)
 
 
 class _Suppressed(Rowless):

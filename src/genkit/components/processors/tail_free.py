@@ -39,13 +39,18 @@ class TailFree(LogitsProcessor):
 
     z: float = Field(ge=0, le=1, description="the share of the bend, 0 to 1; 1 keeps everything")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.z == 1
+
     def bind(self, run: Run) -> TailFree | None:
         """Nothing to do where z is 1."""
-        return self if self.z < 1 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the tail of each row at -inf, `[batch, vocab]`."""
-        if self.z == 1 or logits.shape[-1] == 1:
+        if self.is_neutral or logits.shape[-1] == 1:
             return logits
         ranked = logits.sort(dim=-1, descending=True).values
         bend = weights(ranked, ranked[:, :1]).diff(n=2).abs_()

@@ -41,9 +41,14 @@ class Temperature(LogitsProcessor):
         ge=0, description="T, 0 or more: 0 is greedy, below 1 is sharper, above 1 is flatter"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.temperature == 1
+
     def bind(self, run: Run) -> Temperature | None:
         """Nothing to do where T is 1."""
-        return self if self.temperature != 1 else None
+        return None if self.is_neutral else self
 
     @property
     def divisor(self) -> float | None:

@@ -36,13 +36,18 @@ class TokenBias(LogitsProcessor):
         description="for a token id what is added to its logit: -1e6 to 1e6, or -inf"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return not self.biases
+
     def bind(self, run: Run) -> _AddedBias | None:
         """The biases on the run's device; None where there are none.
 
         Raises:
             InputError: the model does not have one of the ids.
         """
-        return _AddedBias(self, run) if self.biases else None
+        return None if self.is_neutral else _AddedBias(self, run)
 
 
 class _AddedBias(Rowless):

@@ -37,9 +37,14 @@ class TopA(LogitsProcessor):
         ge=0, le=1, description="the share of the squared probability, 0 to 1; 0 keeps everything"
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.a == 0
+
     def bind(self, run: Run) -> TopA | None:
         """Nothing to do where a is 0."""
-        return self if self.a > 0 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the improbable tokens at -inf, `[batch, vocab]`."""

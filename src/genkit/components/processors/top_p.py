@@ -65,13 +65,18 @@ class TopP(LogitsProcessor):
     )
     min_keep: int = Field(1, ge=1, description="how many tokens are kept at least")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.p == 1
+
     def bind(self, run: Run) -> TopP | None:
         """Nothing to do where p is 1."""
-        return self if self.p < 1 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the tail of each row at -inf, `[batch, vocab]`."""
-        if self.p == 1:  # rounding would drop tokens that are too improbable to move the sum
+        if self.is_neutral:  # rounding would drop tokens that are too improbable to move the sum
             return logits
         ranked = logits.sort(dim=-1, descending=True).values
         running = weights(ranked, ranked[:, :1]).cumsum_(-1)

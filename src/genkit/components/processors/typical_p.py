@@ -55,13 +55,18 @@ class TypicalP(LogitsProcessor):
     )
     min_keep: int = Field(1, ge=1, description="how many tokens are kept at least")
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.p == 1
+
     def bind(self, run: Run) -> TypicalP | None:
         """Nothing to do where p is 1."""
-        return self if self.p < 1 else None
+        return None if self.is_neutral else self
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """The logits with the less typical tokens at -inf, `[batch, vocab]`."""
-        if self.p == 1:  # rounding would drop tokens that are too improbable to move the sum
+        if self.is_neutral:  # rounding would drop tokens that are too improbable to move the sum
             return logits
         probs = probabilities(logits)
         typicality = _distance_from_mean(logits, probs).neg_()

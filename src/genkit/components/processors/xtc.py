@@ -67,6 +67,11 @@ class Xtc(LogitsProcessor):
         description="where a protected token would be dropped, it stays, or nothing is dropped",
     )
 
+    @property
+    def is_neutral(self) -> bool:
+        """Whether it changes nothing with these options."""
+        return self.probability == 0 or self.threshold > 0.5
+
     def bind(self, run: Run) -> _TopChoices | None:
         """The processor with the purpose of its draws.
 
@@ -74,8 +79,7 @@ class Xtc(LogitsProcessor):
             InputError: a protected id is none of the model's.
         """
         check_token_ids("protected_ids", self.protected_ids, run.vocab_size)
-        idle = self.probability == 0 or self.threshold > 0.5
-        return None if idle else _TopChoices(self, run.purpose)
+        return None if self.is_neutral else _TopChoices(self, run.purpose)
 
 
 class _TopChoices(Rowless):
