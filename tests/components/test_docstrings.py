@@ -1,4 +1,4 @@
-"""Every part that changes or chooses has a worked example in its docstring, and it is true."""
+"""Every part that changes, chooses or ends has a worked example, and it is true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from genkit import Kit
 
-KINDS = ("logits_processor", "sampler")
+KINDS = ("logits_processor", "sampler", "stop_criterion")
 REGISTRY = Kit(entry_points=False).registry
 PARTS = [
     (name, REGISTRY.part_class(kind, name))

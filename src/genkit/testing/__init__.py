@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from genkit.testing.byte_tokenizer import ByteTokenizer
-from genkit.testing.one_step import choose, process
+from genkit.testing.one_step import choose, ending, process
 from genkit.testing.scripted_model import ScriptedModel
 from genkit.testing.tiny_model import TinyModel
 
@@ -73,6 +73,7 @@ __all__ = [
     "check_sampler",
     "check_stop_criterion",
     "choose",
+    "ending",
     "process",
     "verify",
 ]

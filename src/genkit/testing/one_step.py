@@ -11,6 +11,7 @@ import torch
 from genkit.core.random import RowRandom
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
+from genkit.testing.byte_tokenizer import ByteTokenizer
 
 _FAR = 1000
 
@@ -63,6 +64,36 @@ def choose(
     return int(ids)
 
 
+def ending(
+    part: Any,
+    generated: Sequence[int] | str,
+    *,
+    prompt: Sequence[int] = (0,),
+    logits: Sequence[Sequence[float]] | None = None,
+    eos: Sequence[int] = (),
+) -> int | None:
+    """After how many tokens a stop criterion ends a row.
+
+    Args:
+        part: the component.
+        generated: the ids of the answer; or its text, which `ByteTokenizer` then reads: a letter
+            of ASCII is a token.
+        prompt: the ids before the answer, at least one.
+        logits: what the model gave for each token of the answer.
+        eos: the model's end tokens.
+
+    Returns:
+        The number of generated tokens with which the row ends; None: it goes on after all of them.
+    """
+    tokenizer = ByteTokenizer() if isinstance(generated, str) else None
+    ids = generated.encode() if isinstance(generated, str) else generated
+    vocab_size = len(logits[0]) if logits else ByteTokenizer.vocab_size
+    given = None if logits is None else torch.tensor(logits)[:, None]
+    steps = _steps(part, vocab_size, prompt, ids, eos, _FAR, 0, tokenizer, given)
+    next(steps)  # nothing is generated yet
+    return next((n for n, (bound, state) in enumerate(steps, 1) if bool(bound(state))), None)
+
+
 def _steps(
     part: Any,
     vocab_size: int,
@@ -72,6 +103,7 @@ def _steps(
     limit: int,
     seed: int,
     tokenizer: Any,
+    logits: torch.Tensor | None = None,
 ) -> Any:
     """The bound part, and the state before each step of the run; the last is the one asked for."""
     run = Run(
@@ -85,8 +117,9 @@ def _steps(
         tokenizer=tokenizer,
     )
     bound = part.bind(run)
+    run.clock.start()
     state = GenerationState([prompt], [limit], RowRandom([seed], [0]))
     yield bound, state
-    for token_id in generated:
-        state.append(torch.tensor([token_id]))
+    for i, token_id in enumerate(generated):
+        state.append(torch.tensor([token_id]), None if logits is None else logits[i])
         yield bound, state

@@ -16,7 +16,16 @@ class Eos(StopCriterion):
 
     By default every end token that the model's files name. A model that names none is never ended
     by it. To go on past the end token, leave the criterion out. The end token belongs to the row's
-    ids and gives no text; nothing is appended to a row that has ended.
+    ids and gives no text; nothing is appended to a row that has ended. (Every engine; vLLM and
+    llama.cpp leave it out with `ignore_eos`.)
+
+    Errors: an id that the model does not have.
+
+    >>> from genkit.testing import ending
+    >>> ending(Eos(), [5, 6, 2, 7], eos=[2])
+    3
+    >>> ending(Eos(token_ids=[7]), [5, 6, 2, 7], eos=[2])
+    4
     """
 
     type: Literal["eos"] = "eos"

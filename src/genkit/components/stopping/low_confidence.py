@@ -25,6 +25,15 @@ class LowConfidence(StopCriterion):
 
     transformers lets the assistant model of assisted generation stop drafting in this way, where
     it has chosen a token with a probability below 0.4.
+
+    The largest probabilities are 0.7, 0.3 and 0.3:
+
+    >>> from math import log
+    >>> from genkit.testing import ending
+    >>> sure = [log(0.7), log(0.1), log(0.1), log(0.1)]
+    >>> unsure = [log(0.3), log(0.3), log(0.2), log(0.2)]
+    >>> ending(LowConfidence(patience=2), [0, 1, 0], logits=[sure, unsure, unsure])
+    3
     """
 
     type: Literal["low_confidence"] = "low_confidence"

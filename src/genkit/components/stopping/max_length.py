@@ -12,7 +12,17 @@ from genkit.core.state import GenerationState
 
 
 class MaxLength(StopCriterion):
-    """Ends a row when prompt and answer together have that many tokens."""
+    """Ends a row when prompt and answer together have that many tokens.
+
+    Padding never counts. The finish reason is `length`. (`max_length` in transformers and
+    onnxruntime-genai.)
+
+    Errors: a prompt that leaves no room for an answer, and a second, different limit.
+
+    >>> from genkit.testing import ending
+    >>> ending(MaxLength(limit=4), [5, 6, 7, 8], prompt=[1, 2])
+    2
+    """
 
     type: Literal["max_length"] = "max_length"
     finish_reason: ClassVar[str] = "length"

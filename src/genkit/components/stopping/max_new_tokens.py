@@ -12,7 +12,17 @@ from genkit.core.state import GenerationState
 
 
 class MaxNewTokens(StopCriterion):
-    """Ends a row when it has generated that many tokens."""
+    """Ends a row when it has generated that many tokens.
+
+    The end token counts, the prompt does not. The finish reason is `length`. (`max_new_tokens` in
+    transformers and SGLang, `max_tokens` in vLLM and OpenAI, `n_predict` in llama.cpp.)
+
+    Errors: a second, different limit, and one that a `max_length` makes unreachable.
+
+    >>> from genkit.testing import ending
+    >>> ending(MaxNewTokens(limit=3), [5, 6, 7, 8], prompt=[1, 2])
+    3
+    """
 
     type: Literal["max_new_tokens"] = "max_new_tokens"
     finish_reason: ClassVar[str] = "length"

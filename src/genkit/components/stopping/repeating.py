@@ -23,6 +23,12 @@ class Repeating(StopCriterion):
     `min_period` or `times` where they may come.
 
     vLLM has it, as max_pattern_size, min_pattern_size and min_count.
+
+    Errors: a `min_period` above `max_period`.
+
+    >>> from genkit.testing import ending
+    >>> ending(Repeating(max_period=2, times=2), [5, 7, 5, 7, 5])
+    4
     """
 
     type: Literal["repeating"] = "repeating"

@@ -39,6 +39,15 @@ class StopRegex(StopCriterion):
     letters alone, and the stream stays behind by `longest`.
 
     SGLang has it, with the text of a token as the unit instead of the letter.
+
+    Errors: a pattern that cannot be compiled, one that matches the empty text, and a model without
+    a tokenizer.
+
+    A letter is a token here:
+
+    >>> from genkit.testing import ending
+    >>> ending(StopRegex(patterns=[r"\d+;"]), "a12;")
+    4
     """
 
     type: Literal["stop_regex"] = "stop_regex"

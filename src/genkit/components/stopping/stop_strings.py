@@ -25,6 +25,14 @@ class StopStrings(StopCriterion):
     vLLM and SGLang do the same. llama.cpp takes of several strings in the text of one token the one
     that begins first, transformers lets a string begin in the prompt and cuts nothing. vLLM looks
     for strings only after its `min_tokens`; `min_new_tokens` does that.
+
+    Errors: an empty string, and a model without a tokenizer.
+
+    A letter is a token here:
+
+    >>> from genkit.testing import ending
+    >>> ending(StopStrings(strings=["bc"]), "abcd")
+    3
     """
 
     type: Literal["stop_strings"] = "stop_strings"

@@ -12,7 +12,17 @@ from genkit.core.run import Run
 
 
 class StopTokenIds(StopCriterion):
-    """Ends a row at one of the given tokens, whose text is kept unless it is a special token."""
+    """Ends a row at one of the given tokens.
+
+    Its text is kept unless it is a special token. (`stop_token_ids` of vLLM and SGLang, a list as
+    `eos_token_id` in transformers.)
+
+    Errors: an id that the model does not have.
+
+    >>> from genkit.testing import ending
+    >>> ending(StopTokenIds(token_ids=[6, 9]), [5, 9, 6, 7])
+    2
+    """
 
     type: Literal["stop_token_ids"] = "stop_token_ids"
 

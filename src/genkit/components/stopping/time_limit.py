@@ -16,7 +16,15 @@ from genkit.core.state import GenerationState
 class TimeLimit(StopCriterion):
     """Ends all rows at the first token after that many seconds, counted from the first prefill on.
 
-    Rows that are decoded one after the other share the time.
+    Rows that are decoded one after the other share the time. The finish reason is `time`. A token
+    that has begun is finished, so that a run takes longer by up to one token. (`max_time` in
+    transformers.)
+
+    >>> from genkit.testing import ending
+    >>> ending(TimeLimit(seconds=3600), [5, 6, 7, 8]) is None
+    True
+    >>> ending(TimeLimit(seconds=1e-9), [5, 6, 7, 8])
+    1
     """
 
     type: Literal["time_limit"] = "time_limit"
