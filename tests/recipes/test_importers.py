@@ -597,6 +597,12 @@ def test_llama_cpp_adaptive_p() -> None:
     assert "adaptive_target" in unsaid(found)
 
 
+@pytest.mark.parametrize(("word", "value"), [(".5", 0.5), ("-.5e-1", -0.05), ("1.", 1.0)])
+def test_numbers_as_people_write_them(word: str, value: float) -> None:
+    found = imported("vllm", f"frequency_penalty={word}")
+    assert parts(found)[0]["penalty"] == value
+
+
 def test_llama_cpp_penalties_and_dry() -> None:
     words = (
         "--repeat-penalty 1.1 --frequency-penalty 0.1 --presence-penalty 0.2 --repeat-last-n -1 "

@@ -244,3 +244,87 @@ def test_no_limit(warnings):
 def test_no_end(warnings):
     [warning] = warnings([], stop_criteria=BOUNDED[1:])
     assert "have no eos" in warning
+
+
+def reasons(found):
+    return " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("processors", "words"),
+    [
+        (
+            [{"type": "no_repeat_ngram", "n": 3}, {"type": "token_bias", "biases": {5: 3.0}}],
+            "the bias cannot bring back a token that is forbidden already",
+        ),
+        (
+            [
+                {"type": "min_new_tokens", "limit": 3},
+                {"type": "sequence_bias", "sequences": [BIASED]},
+            ],
+            "the bias cannot bring back a token that is forbidden already",
+        ),
+        (
+            [ALLOW, {"type": "token_bias", "biases": {5: 3.0}}],
+            "favours token 5, and processors.0 (allowed_tokens) does not allow it",
+        ),
+        (
+            [{"type": "token_bias", "biases": {5: 3.0}}, ALLOW],
+            "favours token 5, and processors.1 (allowed_tokens) does not allow it",
+        ),
+        (
+            [
+                {"type": "suppress_tokens", "token_ids": [1]},
+                {"type": "sequence_bias", "sequences": [BIASED]},
+            ],
+            "favours token 1, and processors.0 (suppress_tokens) forbids it",
+        ),
+        ([{"type": "top_p", "p": 0}, MIN_P], "leaves a single token"),
+        ([{"type": "allowed_tokens", "token_ids": [1]}, TOP_P], "leaves a single token"),
+        ([TOP_P, TOP_K], "the mass is counted among all tokens"),
+        ([{"type": "presence_penalty", "penalty": 1}, PENALTY], "then multiplied"),
+        ([{"type": "renormalize"}, PENALTY], "all negative"),
+        (
+            [SUPPRESS, {"type": "remove_invalid", "minus_infinity": "lowest"}],
+            "it gives forbidden tokens a number again",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "+".join(p["type"] for p in value),
+)
+def test_neighbours_that_engines_order_otherwise(warnings, processors, words):
+    assert words in reasons(warnings(processors))
+
+
+@pytest.mark.parametrize(
+    "processors",
+    [
+        [{"type": "no_repeat_ngram", "n": 3}, {"type": "token_bias", "biases": {5: -3.0}}],
+        [ALLOW, {"type": "token_bias", "biases": {1: 3.0}}],
+        [PENALTY, {"type": "presence_penalty", "penalty": 1}],
+        [TOP_K, TOP_P],
+        [{"type": "remove_invalid", "minus_infinity": "lowest"}, SUPPRESS],
+    ],
+    ids=lambda value: "+".join(p["type"] for p in value),
+)
+def test_neighbours_that_are_as_they_should_be(warnings, processors):
+    assert warnings(processors) == []
+
+
+@pytest.mark.parametrize("sampler", ["mirostat", {"type": "adaptive_p", "target": 0.5}])
+def test_a_sampler_that_aims_has_nothing_to_choose_from(warnings, sampler):
+    found = warnings([{"type": "temperature", "temperature": 0}], sampler=sampler)
+    assert "has nothing to choose from" in reasons(found)
+
+
+def test_a_least_length_beyond_the_whole_one(warnings):
+    ends = [{"type": "eos"}, {"type": "max_length", "limit": 5}]
+    found = warnings([{"type": "min_new_tokens", "limit": 9}], stop_criteria=ends)
+    assert "no answer ends by itself" in reasons(found)
+
+
+def test_a_string_that_counts_after_the_end(warnings):
+    late = {"type": "stop_strings", "strings": ["x"], "min_new_tokens": 9}
+    ends = [{"type": "eos"}, late, {"type": "max_new_tokens", "limit": 5}]
+    assert "it counts after 9 tokens" in reasons(warnings([], stop_criteria=ends))
+    ends[-1] = {"type": "max_new_tokens", "limit": 10}
+    assert warnings([], stop_criteria=ends) == []

@@ -31,6 +31,17 @@ MASKS = {
 }
 """What forbids tokens by what they are, whatever their logits."""
 
+MASKS_OF_THE_MOMENT = {
+    "begin_suppress_tokens",
+    "min_length",
+    "min_new_tokens",
+    "no_repeat_ngram",
+    "prompt_no_repeat_ngram",
+}
+"""Those whose tokens depend on the text so far; of the others it is known which they forbid."""
+
+ADDITIVE = {"presence_penalty", "frequency_penalty"}
+
 # What these keep depends on how peaked the distribution is. `top_k` and `top_n_sigma` keep the same
 # tokens at any temperature, so their place does not matter.
 SHAPED_BY_TEMPERATURE = {
@@ -62,15 +73,24 @@ def order_warnings(recipe: Recipe) -> list[str]:
         *_before_a_choosy_sampler(recipe),
         *_idle_under_greedy(recipe),
         *_least_and_most(recipe),
+        *_idle_ends(recipe),
         *_ends(recipe),
     ]
 
 
 def leaves_one(part: Any) -> bool:
     """Whether a processor leaves a single token."""
-    if part.type == "top_k":
-        return bool(part.k == part.min_keep == 1 and part.ties == "by_id")
-    return bool(part.type == "temperature" and part.temperature == 0)
+    match part.type:
+        case "top_k":
+            return bool(part.k == part.min_keep == 1 and part.ties == "by_id")
+        case "top_p":
+            small = part.p == 0 and part.rule != "above<=p"
+            return bool(small and part.min_keep == 1 and part.ties == "by_id")
+        case "temperature":
+            return bool(part.temperature == 0)
+        case "allowed_tokens":
+            return len(set(part.token_ids)) == 1
+    return False
 
 
 def _pairs(recipe: Recipe) -> Iterator[tuple[int, Any, int, Any]]:
@@ -108,6 +128,26 @@ def _misplaced(first: Any, second: Any) -> str | None:
         return "the mark can only choose among the tokens that are left, and is weaker for it"
     if is_cut and second.type in MASKS:
         return "it may forbid all tokens that are left, which ends the run with an error"
+    if first.type in MASKS_OF_THE_MOMENT and second.type in BIASES and _favours(second):
+        return "the bias cannot bring back a token that is forbidden already"
+    if first.type in ADDITIVE and second.type == "repetition_penalty":
+        return (
+            "what is subtracted first is then multiplied; engines that have both multiply first, "
+            "so that the same numbers penalise otherwise"
+        )
+    if first.type == "renormalize" and second.type == "repetition_penalty":
+        return (
+            "log-probabilities are all negative, so that the penalty multiplies where it would "
+            "divide positive logits"
+        )
+    forbids = is_cut or first.type in MASKS or first.type == "allowed_tokens"
+    if forbids and second.type == "remove_invalid" and second.minus_infinity == "lowest":
+        return "it gives forbidden tokens a number again, and what follows may choose them"
+    if first.type == "top_p" and second.type == "top_k":
+        return (
+            "the mass is counted among all tokens; after top_k, as in most engines, it is counted "
+            "among the k, so that fewer are kept"
+        )
     if first.type == "min_p" and second.type == "top_p":
         return (
             "the mass is counted among the tokens that min_p has left, so that fewer are kept than "
@@ -194,6 +234,7 @@ def _disputed_tokens(recipe: Recipe) -> _Found:
                     f"processors.{b} ({forbidding.type}) forbids it: {outcome}."
                 )
         yield from _forced_but_not_allowed(i, first, j, second)
+        yield from _favoured_but_not_allowed(i, first, j, second)
 
 
 def _wanted(part: Any) -> tuple[set[int], str]:
@@ -206,7 +247,14 @@ def _wanted(part: Any) -> tuple[set[int], str]:
             return set(part.token_ids or ()), "forces"
         case "token_bias":
             return {i for i, bias in part.biases.items() if float(bias) > 0}, "favours"
+        case "sequence_bias":
+            favoured = (each for each in part.sequences if float(each.bias) > 0)
+            return {each.token_ids[-1] for each in favoured}, "favours"
     return set(), ""
+
+
+def _favours(part: Any) -> bool:
+    return bool(_wanted(part)[0])
 
 
 def _forbidden(part: Any) -> set[int]:
@@ -242,9 +290,27 @@ def _forced_but_not_allowed(i: int, first: Any, j: int, second: Any) -> _Found:
             )
 
 
+def _favoured_but_not_allowed(i: int, first: Any, j: int, second: Any) -> _Found:
+    for a, favouring, b, allowing in ((i, first, j, second), (j, second, i, first)):
+        wanted, how = _wanted(favouring)
+        if how == "favours" and allowing.type == "allowed_tokens":
+            missing = sorted(wanted - set(allowing.token_ids))
+            if missing:
+                yield (
+                    f"processors.{a} ({favouring.type}) favours token {missing[0]}, and "
+                    f"processors.{b} (allowed_tokens) does not allow it: it never comes."
+                )
+
+
 def _before_a_choosy_sampler(recipe: Recipe) -> _Found:
     sampler = recipe.sampler.type
     for i, part in enumerate(recipe.processors):
+        if leaves_one(part) and sampler in ("mirostat", "adaptive_p"):
+            yield (
+                f"processors.{i} ({part.type}) leaves a single token: {sampler} has nothing to "
+                "choose from."
+            )
+            return
         if part.type not in TRUNCATIONS or part.is_neutral:
             continue
         if sampler == "mirostat":
@@ -278,7 +344,11 @@ def _least_and_most(recipe: Recipe) -> _Found:
     """A least length above the greatest, where it is the end token that could end the answer."""
     if not any(criterion.type == "eos" for criterion in recipe.stop_criteria):
         return
-    for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
+    for least, most in (
+        ("min_new_tokens", "max_new_tokens"),
+        ("min_new_tokens", "max_length"),
+        ("min_length", "max_length"),
+    ):
         limits = [limit for _, limit in _limits(recipe.stop_criteria, most)]
         for i, limit in _limits(recipe.processors, least):
             if limits and limit > min(limits):
@@ -286,6 +356,19 @@ def _least_and_most(recipe: Recipe) -> _Found:
                     f"processors.{i} ({least}) forbids the end until {limit} tokens, and {most} "
                     f"ends the answer at {min(limits)}: no answer ends by itself."
                 )
+
+
+def _idle_ends(recipe: Recipe) -> _Found:
+    """Strings and patterns that count only after the answer has ended."""
+    limits = [limit for _, limit in _limits(recipe.stop_criteria, "max_new_tokens")]
+    most = min(limits, default=math.inf)
+    for i, criterion in enumerate(recipe.stop_criteria):
+        begins = getattr(criterion, "min_new_tokens", 0)
+        if begins >= most:
+            yield (
+                f"stop_criteria.{i} ({criterion.type}) does nothing: it counts after {begins} "
+                f"tokens, and max_new_tokens ends the answer at {most}."
+            )
 
 
 def _limits(parts: Sequence[Any], type: str) -> list[tuple[int, int]]:

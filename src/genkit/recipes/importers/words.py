@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -101,10 +102,16 @@ def _flat(data: Mapping[str, Any], source: Any) -> dict[str, tuple[Any, str]]:
     return settings
 
 
+_LOOSE_NUMBER = re.compile(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", re.IGNORECASE)
+"""What JSON has no word for: `.5` and `1.`."""
+
+
 def _value(text: str) -> Any:
-    """JSON, or a plain word."""
+    """JSON, a number as people write it, or a plain word."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
+    if _LOOSE_NUMBER.fullmatch(text):
+        return float(text)
     try:
         return json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
