@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genkit import processors, samplers, stopping
+from genkit import Pipeline, processors, samplers, stopping
+from genkit.components.base import LogitsProcessor
 from genkit.components.candidates import rows_of
 from genkit.components.fast_chain import FastDraw, FastTruncations, collapsed
 from genkit.core.binding import Parts
@@ -20,6 +21,8 @@ from genkit.core.guard import unguarded
 from genkit.core.random import RowRandom
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
+from genkit.errors import PartError
+from genkit.testing import ScriptedModel
 
 P = processors
 OPENINGS: list[Any] = [
@@ -238,3 +241,126 @@ def test_blocks_cover_every_token(divisor: float) -> None:
 def test_a_forbidden_token_is_no_candidate() -> None:
     [row] = rows_of(np.array([[0.0, -math.inf, 9.0]], np.float32))
     assert row.at_least(np.float32(-math.inf)).ids.tolist() == [0, 2]
+
+
+# Parts that others write.
+
+
+class Annealed(P.Temperature):
+    """It inherits what a temperature says of itself, and does something else."""
+
+    type: Literal["annealed"] = "annealed"
+
+    def __call__(self, state: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits / (self.temperature * 10)
+
+
+class Capped(P.TopK):
+    """It forbids one token more."""
+
+    type: Literal["capped"] = "capped"
+
+    def __call__(self, state: Any, logits: torch.Tensor) -> torch.Tensor:
+        out = super().__call__(state, logits)
+        return out.scatter(-1, out.argmax(-1, keepdim=True), -math.inf)
+
+
+@pytest.mark.parametrize("chain", [[Annealed(temperature=0.5), P.TopK(k=9)], [Capped(k=9)]])
+def test_a_part_that_overrides_the_call_is_called(chain: Sequence[Any]) -> None:
+    parts, run = bound(chain, 500, [1])
+    parts = Parts(_nothing, _Manager(), chain, samplers.Categorical(), [])
+    logits = rows("gauss", 1, 500, 0)
+    plain, fast = parts.bind(run), collapsed(parts.bind(run))
+    assert torch.equal(choose(plain, run, logits)[0], choose(fast, run, logits)[0])
+
+
+class OnAllowed(LogitsProcessor):
+    """A part among the truncations that does what it is told."""
+
+    type: Literal["on_allowed"] = "on_allowed"
+    acts_on_allowed: ClassVar[bool] = True
+    does: ClassVar[Any] = None
+
+    def __call__(self, state: Any, logits: torch.Tensor) -> torch.Tensor:
+        return type(self).does(logits)
+
+
+def _raise(logits: torch.Tensor) -> torch.Tensor:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("does", "message"),
+    [
+        (lambda logits: logits[:, :1], r"processors\.1 \(on_allowed\) returned float32 \[1, 1\]"),
+        (lambda logits: logits[0], r"processors\.1 \(on_allowed\) returned"),
+        (lambda logits: logits.double(), r"processors\.1 \(on_allowed\) returned float64"),
+        (lambda logits: logits.mul_(2), r"processors\.1 \(on_allowed\) wrote into"),
+        (lambda logits: None, r"processors\.1 \(on_allowed\) returned NoneType"),
+        (_raise, r"step 0: processors\.1 \(on_allowed\) raised ValueError: boom"),
+    ],
+)
+def test_a_broken_part_is_named(does: Any, message: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(OnAllowed, "does", staticmethod(does))
+    model = ScriptedModel(rows("gauss", 1, 500, 0))
+    pipeline = Pipeline(
+        model, processors=[P.TopK(k=9), OnAllowed()], sampler=samplers.Categorical()
+    )
+    with pytest.raises(PartError, match=message):
+        pipeline.generate([1], max_new_tokens=2)
+
+
+class Narrowing(P.TopK):
+    """A part that cannot be asked."""
+
+    type: Literal["narrowing"] = "narrowing"
+
+    def __call__(self, state: Any, logits: torch.Tensor) -> torch.Tensor:
+        return super().__call__(state, logits)
+
+    def narrow(self, row: Any) -> Any:
+        raise ValueError("boom")
+
+    def shorten(self, ranked: Any) -> bool:
+        raise ValueError("boom")
+
+
+def test_what_raises_while_it_is_asked_is_named() -> None:
+    for width, method in ((500, "shorten"), (5000, "narrow")):
+        pipeline = Pipeline(
+            ScriptedModel(rows("gauss", 1, width, 0)),
+            processors=[Narrowing(k=3)],
+            sampler=samplers.Categorical(),
+        )
+        with pytest.raises(PartError, match=rf"processors\.0 \(narrowing\) raised .*`{method}`"):
+            pipeline.generate([1], max_new_tokens=1)
+
+
+def test_a_part_that_only_narrows_is_called() -> None:
+    class Only(P.Epsilon):
+        type: Literal["only"] = "only"
+
+        def narrow(self, row: Any) -> Any:
+            raise AssertionError
+
+    assert FastDraw.__name__ not in names([Only(epsilon=0.01)])
+
+
+def test_an_error_names_the_part_and_not_those_that_stand_for_it() -> None:
+    logits = rows("gauss", 1, 3000, 0)
+    logits[0, 7] = torch.finfo(torch.float32).max
+    pipeline = Pipeline(
+        ScriptedModel(logits),
+        processors=[P.Temperature(temperature=0.5), P.TopK(k=4)],
+        sampler=samplers.Categorical(),
+    )
+    with pytest.raises(PartError, match=r"processors\.0 \(temperature\) the row has \+inf in 1 "):
+        pipeline.generate([1], max_new_tokens=1)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0, 1e3, 1e20])
+@pytest.mark.parametrize("scale", [1e-38, 1e-44])
+@pytest.mark.parametrize("part", [P.TopK(k=4), P.MinP(min_p=1.0), P.TopP(p=0.3)], ids=repr)
+def test_logits_of_almost_nothing(part: Any, scale: float, temperature: float) -> None:
+    logits = rows("gauss", 2, 3000, 0) * scale
+    assert_same([P.Temperature(temperature=temperature), part], logits, [1, 2])

@@ -122,7 +122,8 @@ class Row:
         """
         bar = threshold * self._divisor
         if self._divisor != 1:  # what is a little less may round to the same quotient
-            bar -= abs(bar) * _SLACK
+            smallest = np.finfo(bar.dtype).tiny * max(self._divisor, 1.0)
+            bar -= max(abs(bar), smallest) * _SLACK
         ids = self._reaching(bar)
         return Candidates(ids, self._divided(self._logits[ids]))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from genkit.components.candidates import Candidates, Row, rows_of
 from genkit.components.ranked import ROUNDING, Ranked, is_clear_of
 from genkit.components.samplers.categorical import InverseCdf
 from genkit.core.binding import BoundParts
-from genkit.core.contracts import LogitsProcessor, Sampler
+from genkit.core.contracts import LogitsProcessor, Sampler, label_of
 from genkit.core.guard import unguarded
 from genkit.core.state import GenerationState
+from genkit.errors import PartError
 
 
 def collapsed(bound: BoundParts) -> BoundParts:
@@ -42,9 +44,9 @@ def collapsed(bound: BoundParts) -> BoundParts:
     first = next((i for i in range(begin, len(chain)) if _narrows(chain[i])), None)
     if first is None:
         return bound
-    divisor = getattr(chain[first - 1], "divisor", None) if first > begin else None
+    divisor = _divisor(chain[first - 1]) if first > begin else None
     before = first if divisor is None else first - 1  # a temperature is for candidates only, too
-    truncations = FastTruncations(chain[first:], bound.processors[before:], divisor or 1.0)
+    truncations = FastTruncations(bound.processors[first:], bound.processors[before:], divisor or 1)
     return replace(
         bound,
         processors=[*bound.processors[:before], truncations],
@@ -52,13 +54,33 @@ def collapsed(bound: BoundParts) -> BoundParts:
     )
 
 
+def _narrows(part: Any) -> bool:
+    return _defines(part, "narrow") and _defines(part, "shorten")
+
+
+def _divisor(part: Any) -> float | None:
+    return part.divisor if _defines(part, "divisor") else None
+
+
+def _defines(part: Any, name: str) -> bool:
+    """Whether a class says something of its own `__call__`, and not of an inherited one."""
+    for owner in type(part).__mro__:
+        if "__call__" in vars(owner):
+            return name in vars(owner)
+    return False
+
+
 class FastTruncations:
     """Truncations one after the other, on candidates that the first of them finds.
 
     Args:
-        parts: the truncations.
-        plain: the same ones, as the loop would call them, and the temperature before them.
+        parts: the truncations, guarded.
+        plain: the same ones, and the temperature before them.
         divisor: that temperature, or 1.
+
+    Attributes:
+        stands_for: what the loop would call in its place; where a step fails, one of these is to
+            blame.
     """
 
     name = "fast_truncations"
@@ -67,14 +89,16 @@ class FastTruncations:
         self, parts: Sequence[Any], plain: Sequence[LogitsProcessor], divisor: float = 1.0
     ) -> None:
         # Those that keep the first tokens of one order need it once; the rest get what is left.
-        num_ranked = next((i for i, p in enumerate(parts) if not _narrows(p)), len(parts))
-        self._ranked, self._others = parts[:num_ranked], parts[num_ranked:]
+        parts_alone = [unguarded(part) for part in parts]
+        ranked = list(takewhile(_narrows, parts_alone))
+        self._others = parts[len(ranked) :]
         # The second one may find fewer candidates for both: the first then keeps all of these, or
         # some. A third one may not, since the second needs to know what the first has kept.
-        quick = (part for part in self._ranked[:2] if not getattr(part, "needs_total", False))
-        self._finder = next(quick, parts[0])
-        self._plain = plain
+        quick = (part for part in ranked[:2] if not getattr(part, "needs_total", False))
+        self._finder = next(quick, ranked[0])
+        self._ranked = ranked
         self._divisor = divisor
+        self.stands_for = plain
         self.candidates: list[Candidates | None] = []
         self.given: torch.Tensor | None = None
 
@@ -96,11 +120,14 @@ class FastTruncations:
         """What is kept of a row."""
         if not -math.inf < row.largest < math.inf:
             return None
-        found: Candidates | None = row.everything() or self._finder.narrow(row)
+        found: Candidates | None = row.everything()
         if found is None:
-            return None
+            found = self._asked(state, self._finder, "narrow", row)
+            # Where many are left, the search was in vain.
+            if found is None or not 0 < 4 * len(found.ids) < row.size:
+                return None
         ranked = Ranked(row, found)
-        if not all(part.shorten(ranked) for part in self._ranked):
+        if not all(self._asked(state, part, "shorten", ranked) for part in self._ranked):
             return None
         found = ranked.kept()
         if self._others:
@@ -110,8 +137,16 @@ class FastTruncations:
             found = Candidates(found.ids, kept[0].numpy())
         return found
 
+    def _asked(self, state: GenerationState, part: Any, method: str, about: object) -> Any:
+        try:
+            return getattr(part, method)(about)
+        except Exception as error:
+            what = f"raised {type(error).__name__} in `{method}`: {error}"
+            label = next(label_of(each) for each in self.stands_for if unguarded(each) is part)
+            raise PartError(f"step {int(state.num_generated[0])}: {label} {what}") from error
+
     def _whole(self, state: GenerationState, row: torch.Tensor) -> torch.Tensor:
-        for processor in self._plain:
+        for processor in self.stands_for:
             row = processor(state, row)
         return row
 
@@ -154,13 +189,12 @@ class FastDraw:
 def _draw(found: Candidates, number: float) -> int | None:
     """The id that a uniform number draws; None where it is too close to call."""
     logits = found.logits.astype(np.float64)
-    running = np.exp(logits - logits.max()).cumsum()
+    largest = logits.max()
+    if not -math.inf < largest < math.inf:
+        return None
+    running = np.exp(logits - largest).cumsum()
     total = running[-1]
     place = int(running.searchsorted(number * total, "right"))
     if not is_clear_of(running, place, number * total, ROUNDING * total):
         return None
     return int(found.ids[place])
-
-
-def _narrows(part: Any) -> bool:
-    return hasattr(part, "narrow")

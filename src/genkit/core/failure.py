@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -33,7 +33,7 @@ def why_nothing_was_drawn(
                 f"{where}: the model gave {_describe(stages[0][i])}. A model in float16 that "
                 "overflows is the usual cause: try `backend.dtype: float32` or `bfloat16`"
             )
-        for processor, before, after in zip(processors, stages, stages[1:], strict=False):
+        for processor, before, after in _one_by_one(state, stages, processors):
             if not _drawable(after[i]):
                 found = _describe(after[i])
                 message = (
@@ -46,6 +46,20 @@ def why_nothing_was_drawn(
         f"step {int(state.num_generated[0]) - 1}: {label_of(sampler)} chose a token "
         "that is forbidden, or none, though every row has tokens that are allowed"
     )
+
+
+def _one_by_one(
+    state: GenerationState, stages: Sequence[torch.Tensor], processors: Sequence[LogitsProcessor]
+) -> Iterator[tuple[LogitsProcessor, torch.Tensor, torch.Tensor]]:
+    """Each processor, what it got and what it gave; one that stands for several is each of them."""
+    for processor, before, after in zip(processors, stages, stages[1:], strict=False):
+        parts = getattr(processor, "stands_for", ())
+        if not parts:
+            yield processor, before, after
+        for part in parts:
+            given = part(state, before)
+            yield part, before, given
+            before = given
 
 
 def _drawable(logits: torch.Tensor) -> bool:

@@ -38,7 +38,9 @@ class Temperature(LogitsProcessor):
     acts_on_allowed: ClassVar[bool] = True
 
     temperature: float = Field(
-        ge=0, description="T, 0 or more: 0 is greedy, below 1 is sharper, above 1 is flatter"
+        ge=0,
+        le=1e20,
+        description="T, 0 to 1e20: 0 is greedy, below 1 is sharper, above 1 is flatter",
     )
 
     @property
