@@ -54,3 +54,13 @@ def test_a_call_replaces_what_the_recipe_says(criteria) -> None:
 
 def test_the_sampler_that_was_given() -> None:
     assert said(pipeline(sampler=samplers.Greedy()))["sampler.type"] == ("greedy", "given")
+
+
+def test_the_seed_and_who_gave_it() -> None:
+    drawn = pipeline(sampler=samplers.Categorical(), seed=5)
+    assert said(drawn)["seed"] == (5, "given")
+    assert said(drawn.generate([1], max_new_tokens=1))["seed"] == (5, "given")
+    assert said(drawn.generate([1], seed=3, max_new_tokens=1))["seed"] == (3, "call")
+    for result in drawn.generate([[1], [2]], seeds=[3, 4], max_new_tokens=1):
+        assert said(result)["seed"] == ([3, 4], "call")
+    assert said(pipeline())["seed"] == (None, "default")

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -28,7 +28,7 @@ from genkit.core.limits import Limits
 from genkit.core.observers import watched
 from genkit.core.result import Steps
 from genkit.core.run import Run
-from genkit.core.settings import Setting, settings_of
+from genkit.core.settings import KeyPath, Setting, settings_of
 from genkit.decoders.autoregressive import Autoregressive
 from genkit.errors import InputError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
@@ -106,11 +106,13 @@ class Pipeline:
             "processors": processors or None, "sampler": sampler, "stop_criteria": stop_criteria,
         }  # fmt: skip
         used = {"context": self.context, **vars(self.parts)}
-        self.settings: tuple[Setting, ...] = tuple(
+        settings = [
             setting
             for name, part in used.items()
             for setting in settings_of((name,), part, "default" if given[name] is None else None)
-        )
+        ]
+        settings.append(Setting(("seed",), self.seed, "default" if seed is None else "given"))
+        self.settings: tuple[Setting, ...] = tuple(settings)
 
     def generate(
         self,
@@ -217,21 +219,31 @@ class Pipeline:
         run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
         first = collapsed(parts.bind(groups[0]))
-        transcript = Transcript(run, logprobs, self._settings(parts.stop_criteria))
+        by_call = (
+            None if seed is None and seeds is None else (seed if seeds is None else list(seeds))
+        )
+        transcript = Transcript(run, logprobs, self._settings(parts.stop_criteria, by_call))
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
 
-    def _settings(self, stop_criteria: Sequence[Any]) -> tuple[Setting, ...]:
-        """Those of a call, which may have a limit of its own."""
+    def _settings(self, stop_criteria: Sequence[Any], seed: Any) -> tuple[Setting, ...]:
+        """Those of a call, which may have a limit and seeds of its own."""
         ours = self.parts.stop_criteria
-        if stop_criteria is ours:
-            return self.settings
         pairs = zip_longest(stop_criteria, ours)  # a call may add one, and drops none
         changed = [i for i, (theirs, our) in enumerate(pairs) if theirs is not our]
-        replaced = {("stop_criteria", i) for i in changed} | {("stop_criteria",)}
+        new = [
+            setting
+            for i in changed
+            for setting in settings_of(("stop_criteria", i), stop_criteria[i], "call")
+        ]
+        replaced: set[KeyPath] = {("stop_criteria", i) for i in changed}
+        if changed:
+            replaced.add(("stop_criteria",))
+        if seed is not None:
+            replaced.add(("seed",))
+            new.append(Setting(("seed",), seed, "call"))
         kept = (setting for setting in self.settings if setting.path[:2] not in replaced)
-        new = (settings_of(("stop_criteria", i), stop_criteria[i], "call") for i in changed)
-        return (*kept, *chain.from_iterable(new))
+        return (*kept, *new)
 
     def _fit(self, prompt: Any, stop_criteria: Sequence[Any]) -> tuple[tuple[int, ...], int]:
         """The ids of a prompt, as many as fit, and the most tokens that its row may reach."""

@@ -98,3 +98,30 @@ def test_without_an_engine(genkit: Any) -> None:
 
 def test_help_has_an_example(genkit: Any) -> None:
     assert "generation_config.json" in genkit("recipes", "import", "--help").out
+
+
+@pytest.mark.parametrize("name", ["x\nseed: 5\n#", "a\nb", "a\u2028b", "a\r\x85b"])
+def test_a_name_cannot_break_out_of_a_comment(genkit: Any, tmp_path: Path, name: str) -> None:
+    config = tmp_path / "odd.json"
+    config.write_text(json.dumps({"do_sample": True, "top_k": 3, name: 1}))
+    done = genkit("recipes", "import", "--from", "hf", config)
+    file = tmp_path / "imported.yaml"
+    file.write_text(done.out)
+    recipe = Kit(entry_points=False).recipe(file)
+    assert recipe.seed is None and recipe.processors[0].k == 3
+
+
+def test_a_value_cannot_break_out_of_a_comment(genkit: Any, tmp_path: Path) -> None:
+    done = genkit("recipes", "import", "--from", "vllm", "stop=a\nseed: 77")
+    file = tmp_path / "imported.yaml"
+    file.write_text(done.out)
+    recipe = Kit(entry_points=False).recipe(file)
+    [strings] = [part for part in recipe.stop_criteria if part.type == "stop_strings"]
+    assert strings.strings == ("a\nseed: 77",) and recipe.seed is None
+
+
+def test_a_long_value_is_shortened_in_what_is_listed(genkit: Any, tmp_path: Path) -> None:
+    config = tmp_path / "long.json"
+    config.write_text(json.dumps({"unknown": ["word"] * 500}))
+    done = genkit("recipes", "import", "--from", "hf", config)
+    assert max(map(len, done.err.splitlines())) < 250

@@ -603,6 +603,11 @@ def test_numbers_as_people_write_them(word: str, value: float) -> None:
     assert parts(found)[0]["penalty"] == value
 
 
+def test_a_name_with_dashes_is_a_flag_or_a_field() -> None:
+    assert parts(imported("llama.cpp", "top-k=7"))[0]["k"] == 7
+    assert parts(imported("vllm", "top-p=0.5"))[0]["p"] == 0.5
+
+
 def test_llama_cpp_penalties_and_dry() -> None:
     words = (
         "--repeat-penalty 1.1 --frequency-penalty 0.1 --presence-penalty 0.2 --repeat-last-n -1 "

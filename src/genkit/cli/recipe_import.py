@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,9 @@ Examples:
   genkit recipes import --from vllm temperature=0.7 top_p=0.9 max_tokens=64
   genkit recipes import --from llama.cpp -- -m model.gguf --temp 0.7 --min-p 0.1 -n 128
 """
+
+_LONGEST = 100
+"""The most letters of a value that is shown; `--json` has all of them."""
 
 
 def add_to(parent: typer.Typer) -> None:
@@ -100,6 +104,8 @@ def _text(imported: Imported) -> str:
 
 
 def _line(unsaid: Unsaid) -> str:
+    from genkit.cli.recipe_text import one_line
     from genkit.recipes.importers import shown
 
-    return f"{unsaid.setting} = {shown(unsaid.value)}: {unsaid.reason}"
+    value = shorten(shown(unsaid.value), _LONGEST, placeholder=" ...")
+    return one_line(f"{unsaid.setting} = {value}: {unsaid.reason}")

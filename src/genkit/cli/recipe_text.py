@@ -71,7 +71,12 @@ def _source(value: Any, path: KeyPath, recipe: Recipe) -> str:
     paths: Sequence[KeyPath] = [path]
     if isinstance(value, list) and value:
         paths = [(*path, i) for i in range(len(value))]
-    return ", ".join(dict.fromkeys(recipe.document.source(each) for each in paths))
+    return one_line(", ".join(dict.fromkeys(recipe.document.source(each) for each in paths)))
+
+
+def one_line(text: str) -> str:
+    """A text that may stand in a comment: what would break the line is spelt out."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def scalar_text(value: Any) -> str:

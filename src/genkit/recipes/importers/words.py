@@ -44,6 +44,10 @@ def read_words(engine: str, words: Iterable[str | os.PathLike[str]]) -> Read:
             llama_cpp_flags.merge(settings, said)
             continue
         name, equals, value = word.partition("=")
+        if engine == "llama.cpp" and equals and "-" in name[1:]:
+            rest = [f"--{word}", *rest[1:]]  # a flag without its dashes
+            continue
+        name = name.replace("-", "_")
         if equals and name.isidentifier():
             settings |= _flat({name: _value(value)}, lambda _, word=word: _cut(word))
         elif word.endswith(".json") or os.path.isfile(word):
