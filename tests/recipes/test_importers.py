@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from typing import Any
 
 import pytest
@@ -154,7 +156,7 @@ def test_infinite_numbers_are_listed(tmp_path: Any) -> None:
     file.write_text('{"logit_bias": {"3": 1.5, "4": Infinity, "5": -100}, "user": NaN}')
     found = imported("openai", file)
     assert parts(found) == [{"type": "token_bias", "biases": {3: 1.5, 5: -100.0}}]
-    assert [each.value for each in found.unsaid] == [{4: float("inf")}, "NaN"]
+    assert [each.value for each in found.unsaid] == [{"4": "Infinity"}, "NaN"]
 
 
 def test_flags_of_llama_cpp() -> None:
@@ -406,7 +408,7 @@ def test_hf_order() -> None:
     assert parts(found)[0]["sequences"] == [{"token_ids": [5, 6], "bias": 2.0}]
     scheme = {"type": "green_list", "ratio": 0.5, "seeding": "selfhash"}
     assert parts(found)[-2]["scheme"] == scheme
-    assert found.unsaid == ()
+    assert unsaid(found).keys() == {"begin_suppress_tokens"}  # where a forced token comes first
 
 
 def test_hf_synthid() -> None:
@@ -601,6 +603,48 @@ def test_llama_cpp_adaptive_p() -> None:
 def test_numbers_as_people_write_them(word: str, value: float) -> None:
     found = imported("vllm", f"frequency_penalty={word}")
     assert parts(found)[0]["penalty"] == value
+
+
+def test_entries_of_a_bias_that_a_recipe_cannot_hold_are_listed() -> None:
+    biases = {"5": 1, "05": 2, " 6": 3, "1_0": 4, "7": True, "8": 10**400, "9": -math.inf}
+    found = imported("openai", logit_bias=biases)
+    assert parts(found) == [{"type": "token_bias", "biases": {5: 1.0, 9: "-inf"}}]
+    assert {key for each in found.unsaid for key in each.value} == {"05", " 6", "1_0", "7", "8"}
+    found = imported("llama.cpp", logit_bias=[[15, 1.0], ["Hello", -0.5], [15, 2], [2, False]])
+    assert parts(found)[0] == {"type": "token_bias", "biases": {15: 3.0, 2: "-inf"}}
+    assert [each.value for each in found.unsaid] == [{"Hello": -0.5}]
+    found = imported("llama.cpp", "-l 5+1 -l 5+2")
+    assert parts(found)[0] == {"type": "token_bias", "biases": {5: 3.0}}
+
+
+def test_json_s_minus_infinity_forbids(tmp_path: Any) -> None:
+    file = tmp_path / "request.json"
+    file.write_text('{"logit_bias": {"5": -Infinity}}')
+    assert parts(imported("openai", file)) == [{"type": "token_bias", "biases": {5: "-inf"}}]
+
+
+@pytest.mark.parametrize("engine", ["hf", "vllm", "llama.cpp", "openai"])
+@pytest.mark.parametrize("name", ["top_k", "temperature", "seed", "max_tokens"])
+def test_a_number_that_is_no_float_is_named(engine: str, name: str) -> None:
+    with contextlib.suppress(GenkitError):  # and no OverflowError
+        found = imported(engine, **{"do_sample": True, name: 10**400})
+        assert name in unsaid(found)
+
+
+def test_a_prompt_for_the_server_of_llama_cpp_is_raw() -> None:
+    raw = imported("llama.cpp", prompt="The capital of France is", n_predict=8)
+    assert raw.recipe.context.type == "text"
+    assert imported("llama.cpp", "-p hello -n 8").recipe.context.type == "chat"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "x"}]
+    chat = imported("llama.cpp", messages=messages, max_completion_tokens=12, n=2, user="x")
+    assert chat.recipe.context.system == "Be brief."
+    assert chat.recipe.stop_criteria[-1].limit == 12
+    assert not any("no setting of this name" in each.reason for each in chat.unsaid)
+
+
+def test_mirostat_s_options_without_it() -> None:
+    found = imported("llama.cpp", mirostat=0, mirostat_tau=5, mirostat_eta=0.1)
+    assert {each.reason for each in found.unsaid} == {"mirostat is 0"}
 
 
 def test_a_name_with_dashes_is_a_flag_or_a_field() -> None:

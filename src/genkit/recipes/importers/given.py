@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -108,12 +109,22 @@ class Given:
         return self.take(*names, default=[], read=as_sequences)
 
     def biases(self, name: str = "logit_bias") -> Said:
-        """What is added to the logits of some ids; numbers that are too large are left out."""
-        said = self.take(name, default={}, read=as_biases)
-        usable = {i: bias for i, bias in said.value.items() if _is_bias(bias)}
-        for token_id in said.value.keys() - usable.keys():
-            bias = said.value[token_id]
-            self.leave(said.but({token_id: bias}), "a bias is -inf, or a number up to 1e6")
+        """What is added to the logits of some ids; of an id that comes twice, the sum.
+
+        An entry that a recipe cannot hold is left out, and noted.
+        """
+        said = self.take(name, default=[], read=as_pairs)
+        usable: dict[int, float | str] = {}
+        for token, bias in said.value:
+            try:
+                token_id, number = as_token_id(token), as_bias(bias)
+            except ValueError as error:
+                self.leave(said.but({str(token): bias}), str(error))
+                continue
+            forbidden = "-inf" in (number, usable.get(token_id))
+            usable[token_id] = (
+                "-inf" if forbidden else float(usable.get(token_id, 0)) + float(number)
+            )
         return said.but(usable)
 
     def leave(self, said: Said, reason: str) -> None:
@@ -160,9 +171,15 @@ class Given:
         return said.but(default)
 
 
+_LARGEST = 1e300
+"""A larger whole number may be no float at all."""
+
+_ID = re.compile(r"0|[1-9]\d{0,18}")
+
+
 def as_number(value: Any) -> float:
     """A finite number."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
     raise ValueError("a number is expected")
 
@@ -209,22 +226,35 @@ def as_sequences(value: Any) -> list[list[int]]:
     raise ValueError("a list of lists of token ids is expected")
 
 
-def as_biases(value: Any) -> dict[int, float | str]:
-    """A mapping from ids to numbers, or a list of pairs; `false` and -inf forbid."""
-    pairs = value.items() if isinstance(value, Mapping) else value
+def as_pairs(value: Any) -> list[tuple[Any, Any]]:
+    """A mapping, or a list of pairs."""
     try:
-        return {int(token_id): _as_bias(bias) for token_id, bias in pairs}
+        return [
+            (key, item) for key, item in (value.items() if isinstance(value, Mapping) else value)
+        ]
     except (TypeError, ValueError):
         raise ValueError("a mapping from token ids to numbers is expected") from None
 
 
-def _as_bias(value: Any) -> float | str:
-    if value is None or value is False or str(value) == "-inf":
-        return "-inf"
-    return float(value)
+def as_token_id(value: Any) -> int:
+    """A token id, also as the key of a JSON object: `"15043"`."""
+    if isinstance(value, str):
+        if not _ID.fullmatch(value):
+            raise ValueError("an entry names a token by its id; text falls into several tokens")
+        return int(value)
+    return as_whole(value)
 
 
-def _is_bias(bias: float | str) -> bool:
+def as_bias(value: Any) -> float | str:
+    """A number that may be added to a logit; `false` and -inf forbid."""
     from genkit.components.processors.bias import LARGEST_BIAS
 
-    return bias == "-inf" or abs(float(bias)) <= LARGEST_BIAS
+    if value is None or value is False or str(value) in ("-inf", "-Infinity"):
+        return "-inf"
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not abs(number) <= LARGEST_BIAS:
+        raise ValueError("a bias is -inf, or a number up to 1e6")
+    return number

@@ -7,7 +7,7 @@ from typing import Any
 
 from genkit.recipes.importers.common import OUTPUT, write_repetition
 from genkit.recipes.importers.draft import Draft
-from genkit.recipes.importers.given import Aside, Given, Said, as_whole
+from genkit.recipes.importers.given import Aside, Given, Said, as_number, as_whole
 
 _SAMPLING = (
     "temperature",
@@ -24,6 +24,17 @@ _BEAMS = "genkit has no beam search that would use it"
 _ASSISTANT = "genkit has no assisted generation that would use it"
 _MODEL = "it belongs to the model or its cache, not to how tokens are chosen"
 
+_SPEECH = (
+    "alignment_heads",
+    "forced_decoder_ids",
+    "is_multilingual",
+    "lang_to_id",
+    "max_initial_timestamp_index",
+    "no_timestamps_token_id",
+    "return_timestamps",
+    "task_to_id",
+)
+
 ASIDE: Aside = {
     "early_stopping": (False, _BEAMS),
     "length_penalty": (1.0, _BEAMS),
@@ -34,6 +45,7 @@ ASIDE: Aside = {
     "guidance_scale": (1.0, "guidance runs the model twice; no logits processor does that"),
     "penalty_alpha": (0.0, "contrastive search is another loop, which genkit does not have"),
     "dola_layers": (None, "contrasting layers is another loop, which genkit does not have"),
+    **dict.fromkeys(_SPEECH, (None, "it is for models of speech")),
     "token_healing": (False, "prompts are taken as they are"),
     "num_return_sequences": (1, "say --num-samples when you generate"),
     "prompt_lookup_num_tokens": (None, _ASSISTANT),
@@ -116,7 +128,8 @@ def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:
     if least.value:
         draft.processor("min_new_tokens", limit=least, **more_ends)
     forced = given.take("forced_bos_token_id", read=as_whole)
-    if forced.value is not None:
+    is_forced = forced.value is not None
+    if is_forced:
         draft.processor("forced_bos", token_id=forced, place="second_of_text")
     forced = given.ids("forced_eos_token_id")
     if forced.value:
@@ -136,6 +149,12 @@ def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:
     suppressed = given.ids("begin_suppress_tokens")
     if suppressed.value:
         draft.processor("begin_suppress_tokens", token_ids=suppressed)
+        if is_forced:
+            given.leave(
+                suppressed,
+                "after a prompt of one token, where the next one is forced, transformers begins "
+                "to suppress one token later; say `begin_index: 1` for such prompts",
+            )
 
 
 def _warpers(given: Given, draft: Draft, min_keep: int) -> None:
@@ -193,7 +212,7 @@ def _ends(given: Given, draft: Draft, ends: Said, more_ends: dict[str, Said]) ->
 def _pair(value: Any) -> tuple[int, float]:
     try:
         start, factor = value
-        return as_whole(start), float(factor)
+        return as_whole(start), float(as_number(factor))
     except (TypeError, ValueError):
         raise ValueError("[start, factor] is expected") from None
 
@@ -203,7 +222,7 @@ def _sequence_biases(value: Any) -> list[dict[str, Any]]:
     pairs = value.items() if isinstance(value, Mapping) else value
     try:
         biases = {tuple(map(as_whole, ids)): float(bias) for ids, bias in pairs}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("a list of [token ids, bias] is expected") from None
     return [{"token_ids": list(ids), "bias": bias} for ids, bias in biases.items()]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from genkit.recipes.importers import requests
 from genkit.recipes.importers.common import (
     CONSTRAINT,
+    OUTPUT,
     write_biases,
     write_penalties_at_once,
     write_stop_strings,
@@ -54,12 +56,15 @@ _NEVER = 2**31 - 1
 _MACHINE = "it is about memory and speed, not about how tokens are chosen"
 
 ASIDE: Aside = {
+    **requests.ASIDE,
     "grammar": ("", CONSTRAINT),
     "json_schema": (None, CONSTRAINT),
     "response_format": ({"type": "text"}, CONSTRAINT),
-    "prompt": (None, "a recipe has no prompt; give it when you generate"),
+    "post_sampling_probs": (False, "say --logprobs when you generate"),
+    "return_tokens": (False, OUTPUT),
+    "timings_per_token": (False, OUTPUT),
+    "id_slot": (-1, "it is for a server"),
     "prompt_file": (None, "a recipe has no prompt; give it when you generate"),
-    "messages": (None, "a recipe has no prompt; give it when you generate"),
     "stream": (False, "it is about what is returned besides the answer"),
     "n_probs": (0, "say --logprobs when you generate"),
     "n_keep": (0, "see the cache `sink_window`"),
@@ -89,6 +94,7 @@ def write(given: Given, draft: Draft) -> None:
         samplers.temperature(is_dynamic=False)
         write_mirostat(given, draft, mirostat)
     else:
+        given.leave_idle(("mirostat_tau", "mirostat_eta"), "mirostat is 0")
         samplers.write(order)
         samplers.draw(order)
     _context_and_ends(given, draft, ignored)
@@ -319,18 +325,27 @@ def _names(value: Any) -> list[str]:
 def _context_and_ends(given: Given, draft: Draft, ignored: Said) -> None:
     chat = given.flag("conversation", default=True)
     system = given.text("system_prompt")
-    if not chat.value:
-        draft.context("text", because=chat)
+    messages = given.take("messages", read=requests.as_messages)
+    prompt = given.take("prompt", read=lambda value: value)
+    for each in (messages, prompt):
+        if each.is_given:
+            given.leave(each, "a recipe has no prompt; give it when you generate")
+    if not system.is_given and messages.is_given:
+        system = messages.but(requests.system_of(messages.value))
+    # The server completes a `prompt` as it is; one on a command line opens a conversation.
+    is_raw = prompt.is_given and not prompt.source.startswith("-") and not messages.is_given
+    if is_raw or not chat.value:
+        draft.context("text", because=prompt if is_raw else chat)
         if system.is_given:
             given.leave(system, "without a conversation llama.cpp has no system prompt")
     elif system.value is None:
-        draft.context("chat", because=chat)
+        draft.context("chat", because=messages if messages.is_given else chat)
     else:
         draft.context("chat", because=system, system=system)
     if not ignored.value:
         draft.stop("eos", because=ignored)
     write_stop_strings(given, draft)
-    limit = given.whole("n_predict", "max_tokens", default=-1)
+    limit = given.whole("n_predict", "max_tokens", "max_completion_tokens", default=-1)
     if limit.value > 0:
         draft.stop("max_new_tokens", limit=limit)
     elif limit.value == 0:

@@ -14,7 +14,7 @@ _SERVER = "it is for a server"
 
 ASIDE: Aside = {
     "n": (1, "say --num-samples when you generate"),
-    "best_of": (1, "say --num-samples when you generate"),
+    "best_of": (1, "it gives the most probable of several answers; --num-samples gives them all"),
     "response_format": ({"type": "text"}, CONSTRAINT),
     "tools": ([], _TOOLS),
     "tool_choice": ("none", _TOOLS),
@@ -31,7 +31,7 @@ ASIDE: Aside = {
     "store": (False, _SERVER),
     "metadata": (None, _SERVER),
     "service_tier": ("auto", _SERVER),
-    "reasoning_effort": (None, _SERVER),
+    "reasoning_effort": (None, "it changes the prompt of a model that reasons"),
     "modalities": (["text"], "genkit makes text"),
     "audio": (None, "genkit makes text"),
     "prediction": (None, "genkit has no predicted outputs"),
@@ -42,14 +42,14 @@ ASIDE: Aside = {
 
 def write_context(given: Given, draft: Draft, default: str) -> Said:
     """The context `chat` or `text`, by what the request has; returns what says so."""
-    messages = given.take("messages", read=_messages)
+    messages = given.take("messages", read=as_messages)
     prompt = given.take("prompt", "text", read=lambda value: value)
     is_chat = messages.is_given or (default == "chat" and not prompt.is_given)
     said = messages if is_chat else prompt
     for each in (messages, prompt):
         if each.is_given:
             given.leave(each, "a recipe has no prompt; give it when you generate")
-    system = _system(messages.value or [])
+    system = system_of(messages.value or [])
     if not is_chat:
         draft.context("text", because=said)
     elif system is None:
@@ -77,13 +77,15 @@ def write_stops(
     return ids
 
 
-def _messages(value: Any) -> list[Any]:
+def as_messages(value: Any) -> list[Any]:
+    """The messages of a conversation."""
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return value
     raise ValueError("a list of messages is expected")
 
 
-def _system(messages: list[Any]) -> str | None:
+def system_of(messages: list[Any]) -> str | None:
+    """What the system says at the beginning of a conversation."""
     first = messages[0] if messages else {}
     content = first.get("content") if first.get("role") == "system" else None
     return content if isinstance(content, str) else None

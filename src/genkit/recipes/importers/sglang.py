@@ -20,6 +20,8 @@ ASIDE: Aside = {
     "custom_logit_processor": (None, "it is code for SGLang; a plugin can bring such a part"),
     "custom_params": (None, "it is for a custom logit processor"),
     "return_logprob": (False, "say --logprobs when you generate"),
+    "top_logprobs_num": (0, "say --logprobs when you generate"),
+    "logprob_start_len": (-1, "say --logprobs when you generate"),
     "stream_interval": (None, "it is about what is returned besides the answer"),
     "input_ids": (None, "a recipe has no prompt; give it when you generate"),
 }
