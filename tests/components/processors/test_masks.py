@@ -277,7 +277,13 @@ def test_a_function_that_allows_nothing_ends_the_run_with_row_and_step(answer) -
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [([0, 4], "4 is no token id"), ([-1], "-1 is no token id"), ([0.5], "whole numbers")],
+    [
+        ([0, 4], "4 is no token id"),
+        ([-1], "-1 is no token id"),
+        ([0.5], "whole numbers"),
+        (torch.tensor([True, False, True, False]), "gave a mask"),
+        ([True, False, True, False], "gave a mask"),
+    ],
 )
 def test_a_function_that_gives_no_ids_is_named(answer, message: str) -> None:
     part = PrefixAllowedTokens(function=lambda row, token_ids: answer)

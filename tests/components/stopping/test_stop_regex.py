@@ -4,13 +4,14 @@ import itertools
 import re
 
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from genkit.components.stopping import MaxNewTokens, StopRegex
+from genkit.components.stopping import MaxNewTokens, StopRegex, stop_regex
 from genkit.components.stopping.row_text import TextEnd
 from genkit.core.run import Run
-from genkit.errors import OptionError, UnsupportedError
+from genkit.errors import OptionError, PartError, UnsupportedError
 from genkit.pipeline import Pipeline
 from genkit.testing import ByteTokenizer, ScriptedModel, check_stop_criterion
 from saying import say
@@ -197,3 +198,20 @@ def test_it_agrees_with_re(text: str) -> None:
 )
 def test_the_laws(part: StopRegex) -> None:
     check_stop_criterion(part, max_examples=25)
+
+
+@pytest.mark.parametrize("pattern", ["a{1000000000}", "b|(ab){2,20000}", "a{99999999999999999999}"])
+def test_a_repeat_that_takes_all_memory_is_refused(pattern: str) -> None:
+    with pytest.raises(OptionError, match="above 10,000 times"):
+        StopRegex(patterns=[pattern])
+
+
+def test_a_search_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_regex, "_SECONDS", 0.05)
+    script = torch.zeros(1, 260)
+    script[0, ord("a")] = 50
+    criteria = [StopRegex(patterns=["(a|aa)+b"]), MaxNewTokens(limit=60)]
+    model = ScriptedModel(script, tokenizer=ByteTokenizer())
+    with pytest.raises(PartError, match=r"'\(a\|aa\)\+b' took more than .* seconds") as info:
+        Pipeline(model, stop_criteria=criteria).generate("x")
+    assert set(info.value.partial_results[0].text) == {"a"}

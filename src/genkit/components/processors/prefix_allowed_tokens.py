@@ -92,6 +92,10 @@ class _PrefixAllowed(Rowless):
         if not ids.numel():
             step = int(state.num_generated[i])
             raise EmptyRowError(f"row {row}, step {step}: the function of {self.name} allows no id")
+        if ids.dtype == torch.bool:
+            raise TypeError(
+                "ids are expected, and the function gave a mask; give mask.nonzero()[:, 0]"
+            )
         if ids.is_floating_point():
             raise TypeError(f"ids are whole numbers, and the function gave {ids.tolist()}")
         check_token_ids(self.name, [int(ids.min()), int(ids.max())], self.vocab_size)

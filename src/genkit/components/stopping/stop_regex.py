@@ -12,6 +12,7 @@ from genkit.components.stopping.row_text import TextEnd
 from genkit.components.stopping.text_match import Match, TextMatch
 from genkit.components.strings import Strings
 from genkit.core.run import Run
+from genkit.errors import PartError
 
 # What looks at the text before the place where it stands. A pattern that is taken for one of these
 # and is none is only slow to show text.
@@ -20,6 +21,12 @@ _LOOKS_BEHIND = regex.compile(r"\(\?<[=!] | \\[bBmMGK] | \(\?[a-zA-Z]*r", regex.
 # match. In what is denied or not tried again it may be less.
 _ANCHORED = regex.compile(r"(?<!\[)\^ | \\A", regex.VERBOSE)
 _DECIDES = regex.compile(r"\(\?[!>(] | [*+?}]\+", regex.VERBOSE)
+
+_REPEATS = regex.compile(r"\{(?:\d*,)?(\d+)")
+_MOST_REPEATS = 10_000
+
+_SECONDS = 5.0
+"""How long a search may take before it counts as one without end."""
 
 
 class StopRegex(StopCriterion):
@@ -40,8 +47,8 @@ class StopRegex(StopCriterion):
 
     SGLang has it, with the text of a token as the unit instead of the letter.
 
-    Errors: a pattern that cannot be compiled, one that matches the empty text, and a model without
-    a tokenizer.
+    Errors: a pattern that cannot be compiled, one that matches the empty text, a repeat of more
+    than 10,000 times, and a model without a tokenizer; while it runs, a search that takes seconds.
 
     A letter is a token here:
 
@@ -63,6 +70,9 @@ class StopRegex(StopCriterion):
     @classmethod
     def _all_usable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in value:
+            # To compile `a{1000000000}` takes all memory there is.
+            if any(len(n) > 18 or int(n) > _MOST_REPEATS for n in _REPEATS.findall(pattern)):
+                raise ValueError(f"{pattern!r} repeats something above {_MOST_REPEATS:,} times")
             try:
                 matches_nothing = regex.search(pattern, "") is not None
             except regex.error as error:
@@ -102,17 +112,32 @@ class _RegexMatch(TextMatch):
 
     def _search(self, pattern: Any, text: str, num_ignored: int) -> Any:
         """The first match in the last characters of a text; those that end too early are none."""
-        match = pattern.search(text, max(0, len(text) - self.longest))
+        match = _search(pattern, text, max(0, len(text) - self.longest))
         while num_ignored and match is not None and match.end() <= num_ignored:
-            match = pattern.search(text, match.start() + 1)
+            match = _search(pattern, text, match.start() + 1)
         return match
 
     def held_back(self, text: str) -> int:
         start = max(0, len(text) - (self.longest - 1))
         if self.looks_behind:
             return len(text) - start
-        begun = (pattern.search(text, start, partial=True) for pattern in self.patterns)
+        begun = (_search(pattern, text, start, partial=True) for pattern in self.patterns)
         return max((len(text) - match.start() for match in begun if match is not None), default=0)
+
+
+def _search(pattern: Any, text: str, begin: int, *, partial: bool = False) -> Any:
+    """A match from some place on.
+
+    Raises:
+        PartError: it takes seconds to find one, as it may with repeats inside repeats.
+    """
+    try:
+        return pattern.search(text, begin, partial=partial, timeout=_SECONDS)
+    except TimeoutError:
+        raise PartError(
+            f"stop_regex: {pattern.pattern!r} took more than {_SECONDS:g} seconds on {len(text)} "
+            "characters; write it without repeats inside repeats, such as `(a|aa)+`"
+        ) from None
 
 
 def _looks_behind(pattern: str) -> bool:
