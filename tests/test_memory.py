@@ -15,6 +15,7 @@ import zoo
 from genkit import Pipeline, caches, samplers, stopping
 from genkit.backends import PyTorch
 from genkit.core.result import Result, Stop
+from genkit.core.settings import Setting
 from genkit.errors import PartError, UnsupportedError
 from genkit.testing import TinyModel
 
@@ -173,7 +174,7 @@ def plain(value: Any) -> Iterator[type]:
     if isinstance(value, Result | Stop):
         for name in value.__dataclass_fields__:
             yield from plain(getattr(value, name))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for item in value:
             yield from plain(item)
 
@@ -195,7 +196,7 @@ def test_results_that_are_kept_are_ids_text_and_numbers() -> None:
     assert num_tensors() == tensors
     assert grown / 50 < 100_000
     assert {kind for result in kept for kind in plain(result)} == {
-        Result, Stop, str, int, list, type(None)
+        Result, Stop, Setting, str, int, list, tuple, type(None)
     }  # fmt: skip
 
 

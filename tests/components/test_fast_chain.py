@@ -358,7 +358,7 @@ def test_an_error_names_the_part_and_not_those_that_stand_for_it() -> None:
         pipeline.generate([1], max_new_tokens=1)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 3.0, 1e3, 1e20])
+@pytest.mark.parametrize("temperature", [1.0, 3.0, 1e3, 1e20, 1e38])
 @pytest.mark.parametrize("scale", [1e-38, 1e-44])
 @pytest.mark.parametrize("part", [P.TopK(k=4), P.MinP(min_p=1.0), P.TopP(p=0.3)], ids=repr)
 def test_logits_of_almost_nothing(part: Any, scale: float, temperature: float) -> None:

@@ -39,8 +39,8 @@ class Temperature(LogitsProcessor):
 
     temperature: float = Field(
         ge=0,
-        le=1e20,
-        description="T, 0 to 1e20: 0 is greedy, below 1 is sharper, above 1 is flatter",
+        le=1e38,
+        description="T, 0 to 1e38: 0 is greedy, below 1 is sharper, above 1 is flatter",
     )
 
     @property
