@@ -219,10 +219,8 @@ class Pipeline:
         run = self._run(fitted, self._seeds(len(prompts), seed, seeds), num_samples)
         groups = self._groups(run)
         first = collapsed(parts.bind(groups[0]))
-        by_call = (
-            None if seed is None and seeds is None else (seed if seeds is None else list(seeds))
-        )
-        transcript = Transcript(run, logprobs, self._settings(parts.stop_criteria, by_call))
+        said = seed if seeds is None else list(seeds)
+        transcript = Transcript(run, logprobs, self._settings(parts.stop_criteria, said))
         steps = watched(self._steps(parts, groups, first), transcript, self.observers)
         return _Call(steps, transcript, first, single and num_samples == 1)
 

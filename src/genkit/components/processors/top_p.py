@@ -89,7 +89,7 @@ class TopP(LogitsProcessor):
         # From a sample a little more is taken than is needed.
         for share, is_guess in (self.p + (1 - self.p) / 4, True), (self.p, False):
             if self._is_held(row, found):
-                break
+                return found
             threshold = min(row.above_which_lies(share, guess=is_guess), threshold)
             found = row.at_least(threshold)
         return found if self._is_held(row, found) else None
