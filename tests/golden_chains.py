@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from genkit.components.base import LogitsProcessor
-from genkit.components.processors import DynamicTemperature
 from genkit.plugins.manager import PluginManager
 from genkit.plugins.registry import Registry
 from genkit.recipes.importers import import_recipe
@@ -105,7 +103,7 @@ def llama_cpp(vector: Vector) -> None:
     if vector.get("nan_entropy"):
         scaled(vector, recipe)
         return
-    found = vector.apply(with_listed(vector, recipe.processors))
+    found = vector.apply(recipe.processors)
     if is_split(vector, found):  # which of equal ones stay is an accident of the engine's sort
         Vector({**vector.raw, "tie_split": True}).compare(found)
         found = numbers(vector["out_logits"])
@@ -117,22 +115,6 @@ def is_split(vector: Vector, found: torch.Tensor) -> bool:
     """Whether the tokens that only one of two results keeps were equal to begin with."""
     disputed = (found > -math.inf) != (numbers(vector["out_logits"]) > -math.inf)
     return len(vector.logits[disputed].unique()) == 1
-
-
-def with_listed(vector: Vector, parts: Sequence[LogitsProcessor]) -> list[LogitsProcessor]:
-    """The parts, and a dynamic temperature that counts what top_n_sigma has just forbidden.
-
-    The engine divides by the entropy that all its candidates could have, those at -inf too.
-    """
-    made = list(parts)
-    for i, part in enumerate(parts):
-        if isinstance(part, DynamicTemperature) and i and parts[i - 1].type == "top_n_sigma":
-            listed = int((vector.apply(parts[: i - 1]) > -math.inf).sum())
-            allowed = int((vector.apply(parts[:i]) > -math.inf).sum())
-            share = (math.log(allowed) / math.log(listed)) ** part.exponent
-            high = part.low + (part.high - part.low) * share
-            made[i] = DynamicTemperature(low=part.low, high=high, exponent=part.exponent)
-    return made
 
 
 def scaled(vector: Vector, recipe: Recipe) -> None:
@@ -221,5 +203,10 @@ OPS: dict[tuple[str, str], Callable[[Vector], None]] = {
 }
 """By engine and operation: reproduces a vector, or fails."""
 
-EXCUSED: dict[str, str] = {}
+_LISTED = (
+    "behind top_n_sigma the engine's dynamic temperature divides by the entropy that all its "
+    "candidates could have, those at -inf too; here a forbidden token is none"
+)
+
+EXCUSED: dict[str, str] = {"llama.cpp/chain/0079": _LISTED, "llama.cpp/chain/0139": _LISTED}
 """Vectors that are not reproduced, and why."""

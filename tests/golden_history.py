@@ -102,22 +102,15 @@ def mlx(part: type[RepetitionPenalty | PresencePenalty | FrequencyPenalty]) -> A
 
 
 def transformers_repetition_penalty(vector: Vector) -> None:
-    """`prompt_ignore_length` says how long the prompt is that does not count.
-
-    An id that has no logit is passed over.
-    """
+    """`prompt_ignore_length` says how long the prompt is that does not count."""
     lengths = vector.params["prompt_ignore_length"] or 0
     if isinstance(lengths, int):
         lengths = [lengths] * len(vector.history)
-    vocab_size = vector.logits.shape[1]
-    halves = [
-        [[i for i in half if i < vocab_size] for half in (row[:length], row[length:])]
-        for row, length in zip(vector.history, lengths, strict=True)
-    ]
+    halves = list(zip(vector.history, lengths, strict=True))
     found = vector.apply(
         [RepetitionPenalty(penalty=vector.params["penalty"], scope="output")],
-        prompts=[prompt for prompt, _ in halves],
-        generated=[answer for _, answer in halves],
+        prompts=[row[:length] for row, length in halves],
+        generated=[row[length:] for row, length in halves],
     )
     vector.compare(found, bits=True)
 

@@ -203,7 +203,7 @@ class Pipeline:
     ) -> _Call:
         """Check everything that is asked for, and get ready to run."""
         prompts, single = as_prompts(prompt)
-        if not isinstance(num_samples, int) or num_samples < 1:
+        if type(num_samples) is not int or num_samples < 1:
             raise InputError(f"num_samples is a whole number, at least 1, found {num_samples!r}")
         if logprobs is not None and (type(logprobs) is not int or logprobs < 0):
             raise InputError(f"logprobs is a whole number, at least 0, found {logprobs!r}")

@@ -7,11 +7,12 @@ run, so that one object serves any number of runs and threads. `bind` makes the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from genkit.components.misfits import misfits
 from genkit.core import contracts
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
@@ -38,9 +39,9 @@ class Component(BaseModel):
         """
         if unnamed:
             raise TypeError(f"options are named: {type(self).__name__}(name=value, ...)")
-        mistaken = self._numbers_given_as_bool(options)
-        if mistaken:
-            raise OptionError(self.type_name(), mistaken)
+        misfit = self._misfits(options)
+        if misfit:
+            raise OptionError(self.type_name(), misfit)
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -86,17 +87,13 @@ class Component(BaseModel):
         return _first_of_each(problems)
 
     @classmethod
-    def _numbers_given_as_bool(cls, options: Mapping[str, Any]) -> list[OptionProblem]:
-        # Python counts True as 1; whoever writes `k: true` has not asked for k = 1.
-        problems = []
-        for name, value in options.items():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field is not None:
-                accepted = {field.annotation, *get_args(field.annotation)}
-                if accepted & {int, float} and bool not in accepted:
-                    message = f"a number is expected, found {value!r}"
-                    problems.append(OptionProblem((name,), message, value))
-        return problems
+    def _misfits(cls, options: Mapping[str, Any]) -> list[OptionProblem]:
+        return [
+            OptionProblem((name, *path), message, found)
+            for name, value in options.items()
+            if name in cls.model_fields
+            for path, message, found in misfits(cls.model_fields[name].annotation, value)
+        ]
 
 
 def _first_of_each(problems: list[OptionProblem]) -> list[OptionProblem]:

@@ -48,7 +48,9 @@ def breaker_sequences(tokenizer: Tokenizer, strings: Iterable[str]) -> set[tuple
 def _sequences(
     tokenizer: Tokenizer, texts: Sequence[str], string: str
 ) -> Iterator[tuple[int, ...]]:
-    beginnings = tuple(string[:size] for size in range(1, len(string)))
+    # A token cannot end with more than it has.
+    most = min(len(string), 1 + max(map(len, texts), default=0))
+    beginnings = tuple(string[:size] for size in range(1, most))
     tails = {
         each: tokenizer.encode(string[len(each) :], add_special_tokens=False)[:_MOST_TAIL_TOKENS]
         for each in beginnings

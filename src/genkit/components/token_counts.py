@@ -72,7 +72,9 @@ class HostCounts:
     """
 
     def __init__(self, run: Run, scope: Scope = "all", window: int | None = None) -> None:
-        self._memories = RowMemories([CountedText(window) for _ in run.prompts], scope)
+        self._memories = RowMemories(
+            [CountedText(run.vocab_size, window) for _ in run.prompts], scope
+        )
         self.look = self._memories.look
         self.reorder = self._memories.reorder
         self.rewind = self._memories.rewind
@@ -95,10 +97,13 @@ class CountedText:
     """How often each token came in one text.
 
     Args:
+        vocab_size: tokens with this id or a higher one have no logit, and are not counted; some
+            models read more tokens than they write.
         window: only the last so many tokens count; None: all.
     """
 
-    def __init__(self, window: int | None = None) -> None:
+    def __init__(self, vocab_size: int, window: int | None = None) -> None:
+        self._vocab_size = vocab_size
         self._window = window
         self._text: list[int] = []
         self._places: dict[int, int] = {}  # where in the arrays an id stands
@@ -130,7 +135,7 @@ class CountedText:
 
     def copy(self) -> Self:
         """An independent one of the same text."""
-        other = type(self)(self._window)
+        other = type(self)(self._vocab_size, self._window)
         other._text, other._places = self._text.copy(), self._places.copy()
         other._ids, other._counts = self._ids.copy(), self._counts.copy()
         return other
@@ -140,13 +145,17 @@ class CountedText:
         if place is not None:
             self._counts[place] += 1
             return
+        if token_id >= self._vocab_size:
+            return
         place = self._places[token_id] = len(self._places)
         if place == len(self._ids):  # twice the room
             self._ids, self._counts = np.tile(self._ids, 2), np.tile(self._counts, 2)
         self._ids[place], self._counts[place] = token_id, 1
 
     def _remove(self, token_id: int) -> None:
-        place = self._places[token_id]
+        place = self._places.get(token_id)
+        if place is None:
+            return
         if self._counts[place] > 1:
             self._counts[place] -= 1
             return
@@ -163,18 +172,23 @@ class DeviceCounts:
 
     Args:
         run, scope, window: as for `CountPenalty`.
-
-    Attributes:
-        counts: int32 `[batch, vocab]`.
     """
 
     def __init__(self, run: Run, scope: Scope = "all", window: int | None = None) -> None:
-        self.counts = torch.zeros((len(run), run.vocab_size), dtype=torch.int32, device=run.device)
+        # One column more, for all tokens that have no logit.
+        self._counts = torch.zeros(
+            (len(run), run.vocab_size + 1), dtype=torch.int32, device=run.device
+        )
         self._scope = scope
         self._window = window
         self._ids = torch.zeros((len(run), 0), dtype=torch.int64, device=run.device)
         self._length = self._prompt_end = self._num_begun = 0
         self._bounds: torch.Tensor  # the first column that counts, and the end of them, [batch, 2]
+
+    @property
+    def counts(self) -> torch.Tensor:
+        """How often each token came, int32 `[batch, vocab]`."""
+        return self._counts[:, :-1]
 
     def look(self, state: GenerationState) -> None:
         """Count the tokens that came since the last look."""
@@ -189,8 +203,8 @@ class DeviceCounts:
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Keep the rows `indices`, in this order; a row may be taken twice."""
-        index = torch.tensor(indices, device=self.counts.device)
-        self.counts = self.counts[index]
+        index = torch.tensor(indices, device=self._counts.device)
+        self._counts = self._counts[index]
         self._ids = self._ids[index]
         if self._length:
             self._bounds = self._bounds[index]
@@ -219,7 +233,8 @@ class DeviceCounts:
             grown = self._ids.new_zeros((len(state), 2 * state.length))
             grown[:, : self._length] = self._ids[:, : self._length]
             self._ids = grown
-        self._ids[:, self._length : state.length] = state.since(self._length)
+        new = state.since(self._length).clamp(max=self._counts.shape[1] - 1)
+        self._ids[:, self._length : state.length] = new
         self._move(self._length, state.length)
         self._length = state.length
 
@@ -241,8 +256,8 @@ class DeviceCounts:
         if begin >= end:
             return
         ids = self._ids[:, begin:end]
-        weights = self.counts.new_full((1, 1), sign).expand(ids.shape)
+        weights = self._counts.new_full((1, 1), sign).expand(ids.shape)
         if begin < self._num_begun:  # not all of these count
             columns = torch.arange(begin, end, device=ids.device)
             weights = weights * ((columns >= self._bounds[:, :1]) & (columns < self._bounds[:, 1:]))
-        self.counts.scatter_add_(1, ids, weights)
+        self._counts.scatter_add_(1, ids, weights)

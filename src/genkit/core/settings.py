@@ -52,6 +52,9 @@ def plain(value: Any) -> Any:
         return sorted(plain(item) for item in value)
     if isinstance(value, Enum):
         return value.value
+    if callable(value):  # as a recipe would name it
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        return f"{value.__module__}:{name}"
     return fspath(value) if isinstance(value, PathLike) else value
 
 

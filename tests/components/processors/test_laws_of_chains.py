@@ -36,7 +36,9 @@ from genkit.components.processors import (
     TypicalP,
     Xtc,
 )
-from vectors import apply
+from genkit.components.samplers import AdaptiveP, Mirostat
+from genkit.testing import choose
+from vectors import apply, rows_of
 
 INF = math.inf
 
@@ -227,6 +229,15 @@ def test_the_most_probable_token_stays_so(part, row) -> None:
 
 
 @_few
+@given(_any, st.integers(1, 2), st.floats(0, 8))
+def test_what_mirostat_draws_from_holds_the_most_probable_token(row, version, tau) -> None:
+    run, state = rows_of([[0]], [[]], len(row))
+    sampler = Mirostat(version=version, tau=tau).bind(run)
+    probs = sampler.truncated(torch.tensor([row]), sampler.mu.at(state))[0]
+    assert probs[row.index(max(row))] == probs.max() > 0
+
+
+@_few
 @given(_distinct, _k, _share)
 def test_top_p_then_top_k_asks_both_of_one_distribution(row, k: int, p: float) -> None:
     """What SGLang does: both conditions on the same softmax."""
@@ -272,6 +283,20 @@ def test_typical_p_and_xtc_may_drop_the_most_probable_token() -> None:
     assert support(of_probs([0.4, *[0.12] * 5]), TypicalP(p=0.5)) == [1, 2, 3, 4, 5]
     assert support(of_probs([0.6, 0.3, 0.1]), Xtc(probability=1, threshold=0.2)) == [1, 2]
     assert not TypicalP.keeps_argmax and not Xtc.keeps_argmax
+
+
+def test_adaptive_p_may_make_another_token_the_most_probable() -> None:
+    row, seeds = of_probs([0.7, 0.2, 0.05, 0.05]), range(40)
+    chosen = [choose(AdaptiveP(target=0.2), row, seed=seed) for seed in seeds]
+    assert max(range(4), key=chosen.count) == 1 and 0 not in chosen
+
+
+def test_a_bias_and_a_mask_change_places_only_where_the_mask_is_minus_infinity() -> None:
+    """A floor of -100 is one that a bias lifts; no bias lifts minus infinity."""
+    row, bias, mask = [1.0, 2.0], TokenBias(biases={0: 200.0}), SuppressTokens(token_ids=[0])
+    floor = TokenBias(biases={0: -100.0})
+    assert support(row, mask, bias) == support(row, bias, mask) == [1]
+    assert chain(row, floor, bias).argmax() == 0
 
 
 def test_a_repetition_penalty_does_not_bear_a_constant() -> None:

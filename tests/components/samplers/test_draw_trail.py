@@ -59,3 +59,29 @@ def test_any_number_of_tokens_can_be_taken_back() -> None:
     assert torch.equal(trail.last, column(18.0, 19.0))
     trail.rewind(7)
     assert torch.equal(trail.last, column(11.0, 12.0))
+
+
+def after(num_tokens: int) -> GenerationState:
+    """A state like that of `two_rows`, with as many columns of 5 and 6."""
+    _, state = two_rows()
+    for _ in range(num_tokens):
+        state.append(ids(5, 6))
+    return state
+
+
+def test_a_draw_that_has_not_come_is_taken_back_with_no_token() -> None:
+    trail, _ = two_rows()
+    for step in range(4):
+        trail.drawn(after(step), ids(5, 6), trail.at(after(step)) + 1)
+    trail.rewind(2)
+    assert torch.equal(trail.at(after(1)), column(2.0, 3.0))
+
+
+def test_tokens_that_nothing_was_drawn_for_change_nothing() -> None:
+    trail, state = two_rows()
+    trail.drawn(state, ids(5, 6), trail.at(state) + 1)
+    assert torch.equal(trail.at(after(3)), column(2.0, 3.0))  # the first is the one drawn
+    trail.rewind(2)
+    assert torch.equal(trail.at(after(1)), column(2.0, 3.0))
+    trail.rewind(1)
+    assert torch.equal(trail.at(after(0)), column(1.0, 2.0))

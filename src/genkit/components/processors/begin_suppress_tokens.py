@@ -57,7 +57,7 @@ class _SuppressedFirst(Rowless):
         super().__init__(spec.type)
         self.token_ids = token_tensor(spec.type, spec.token_ids, run)
         self.begin = spec.begin_index
-        self.end = spec.begin_index + spec.num_tokens
+        self.end = min(spec.begin_index + spec.num_tokens, 2**63 - 1)  # what a tensor holds
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         generated = state.num_generated

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from genkit.components.base import LogitsProcessor, check_token_ids
 from genkit.components.breakers import Breakers, breaker_sequences
 from genkit.components.history import RowMemories
+from genkit.components.strings import Strings
 from genkit.components.suffix_automaton import SuffixAutomaton
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
@@ -58,7 +59,7 @@ class Dry(LogitsProcessor):
     window: int | None = Field(
         None, ge=0, description="only the last so many tokens; null: all of them"
     )
-    breakers: tuple[str, ...] = Field(
+    breakers: Strings = Field(
         ("\n", ":", '"', "*"), description="strings across which nothing is followed"
     )
     breaker_ids: tuple[tuple[int, ...], ...] = Field(

@@ -18,7 +18,8 @@ from genkit.core.run import Run
 from genkit.core.state import GenerationState
 from genkit.errors import EmptyRowError, OptionError, OptionProblem
 
-_PATH = r"^[\w.]+:[\w.]+$"
+_NAMES = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_PATH = rf"^{_NAMES}:{_NAMES}$"
 
 
 class PrefixAllowedTokens(LogitsProcessor):

@@ -54,7 +54,8 @@ class _PromptBan:
                 ngrams.push(token_id)
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        contexts = [tuple(state.row(i)[-self._width :].tolist()) for i in range(len(state))]
+        width = min(self._width, state.length)
+        contexts = [tuple(state.row(i)[-width:].tolist()) for i in range(len(state))]
         banned = [
             ngrams.after(context) for ngrams, context in zip(self._prompts, contexts, strict=True)
         ]

@@ -34,7 +34,7 @@ class Smoothing(LogitsProcessor):
     keeps_argmax: ClassVar[bool] = True
     acts_on_allowed: ClassVar[bool] = True
 
-    factor: float = Field(ge=0, description="how strong, 0 or more; 0 changes nothing")
+    factor: float = Field(ge=0, le=1e6, description="how strong, from 0, which changes nothing")
     curve: float = Field(1.0, ge=1, le=3, description="from 1 (square) to 3 (cube)")
 
     @property

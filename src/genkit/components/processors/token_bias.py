@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from genkit.components.base import LogitsProcessor
 from genkit.components.processors.bias import Bias
@@ -35,6 +36,16 @@ class TokenBias(LogitsProcessor):
     biases: dict[int, Bias] = Field(
         description="for a token id what is added to its logit: -1e6 to 1e6, or -inf"
     )
+
+    @field_validator("biases", mode="before")
+    @classmethod
+    def _each_id_once(cls, value: Any) -> Any:
+        # In JSON keys are text; 1 beside "1" would be one id with two biases.
+        names = [str(key) for key in value] if isinstance(value, Mapping) else []
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"the id {twice[0]} is given twice, as a number and as text")
+        return value
 
     @property
     def is_neutral(self) -> bool:

@@ -17,7 +17,7 @@ from genkit.core.state import GenerationState
 
 
 class TopK(LogitsProcessor):
-    """Keeps the k most probable tokens, exactly k of them.
+    """Keeps the k most probable tokens.
 
     Among equal logits the lower token id comes first, whatever the batch, device or size of the
     vocabulary. With ``ties: keep`` every token stays that equals the k-th, so that there can be

@@ -34,7 +34,7 @@ class Repeating(StopCriterion):
     type: Literal["repeating"] = "repeating"
 
     max_period: int = Field(ge=1, le=1024, description="the longest block, in tokens")
-    times: int = Field(ge=2, description="how often the block has come, at least 2")
+    times: int = Field(ge=2, lt=2**31, description="how often the block has come, at least 2")
     min_period: int = Field(1, ge=1, description="the shortest block, in tokens")
 
     @model_validator(mode="after")
