@@ -9,6 +9,7 @@ RECIPE = """
 version: 1
 backend: {type: tiny}
 processors: [PROCESSORS]
+sampler: {type: categorical}
 stop_criteria: [{type: max_new_tokens, limit: 8}]
 """
 

@@ -76,6 +76,17 @@ def test_a_command_line_of_llama_cpp(genkit: Any, words: list[str]) -> None:
     assert (unsaid["setting"], unsaid["value"]) == ("logit_bias", {"3": "Infinity"})
 
 
+def test_a_command_line_of_mlx(genkit: Any) -> None:
+    words = ["--model", "a/b", "--temp", "0.7", "--temp", "0.5", "-m", "9", "-qa", "-p", "Hi"]
+    done = genkit("recipes", "import", "--from", "mlx", *words)
+    assert done.status == 0, done.err
+    assert "not in the recipe: temp = 0.7: --temp 0.5 says it too, and counts\n" in done.err
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert "temperature: 0.5 # --temp 0.5" in lines
+    assert "limit: 9 # -m 9" in lines
+    assert "model: a/b # --model" in lines
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

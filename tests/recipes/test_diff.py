@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -31,6 +32,7 @@ from genkit.components.processors import (
     Xtc,
 )
 from genkit.kit import Kit
+from genkit.recipes.certain import num_decisive
 from genkit.recipes.commuting import exchange
 from genkit.recipes.diff import Difference, diff
 
@@ -129,6 +131,182 @@ def test_seeds() -> None:
     greedy = {"sampler": {"type": "greedy"}}
     [found] = differences(greedy, {**greedy, "seed": 7})
     assert not found.matters
+
+
+# --- where the most probable token is taken anyway ---------------------------------------
+
+GREEDY = {"sampler": {"type": "greedy"}}
+TEMPERATURE = {"type": "temperature", "temperature": 0.5}
+COLDEST = {"type": "temperature", "temperature": 0}
+TOP_K = {"type": "top_k", "k": 5}
+TOP_P = {"type": "top_p", "p": 0.9}
+PENALTY = {"type": "repetition_penalty", "penalty": 1.1}
+SUPPRESS = {"type": "suppress_tokens", "token_ids": [1, 2]}
+XTC = {"type": "xtc", "probability": 0.5}
+
+
+def greedy(*processors: Any) -> dict[str, Any]:
+    return {**GREEDY, "processors": processors}
+
+
+def drawn(*processors: Any) -> dict[str, Any]:
+    return {"processors": processors}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (greedy(TOP_P), greedy({**TOP_P, "p": 0.8})),
+        (greedy(TOP_P), greedy(TOP_K, TEMPERATURE)),
+        (greedy(TEMPERATURE, TOP_P), greedy(TOP_P, TEMPERATURE)),
+        (greedy(PENALTY, TOP_P), greedy(PENALTY)),
+        (greedy(SUPPRESS), drawn(SUPPRESS, COLDEST)),
+        (greedy(SUPPRESS), drawn(SUPPRESS, TOP_P, {**TOP_K, "k": 1}, PENALTY)),
+        ({**drawn(COLDEST), "seed": 1}, {**drawn(COLDEST), "seed": 2}),
+    ],
+)
+def test_the_most_probable_token_is_the_same(first: Any, second: Any) -> None:
+    found = differences(first, second)
+    assert found
+    assert not any(each.matters for each in found)
+    assert all("under greedy" in each.reason for each in found if each.path != "seed")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "path"),
+    [
+        (greedy(PENALTY), greedy(), "processors.repetition_penalty"),
+        (greedy(TOP_P, SUPPRESS), greedy(SUPPRESS), "processors.top_p"),
+        (greedy(XTC), drawn(XTC), "sampler"),
+        (greedy(), drawn(COLDEST, {"type": "forced_bos", "token_id": 1}), "sampler"),
+        (greedy(), drawn({**TOP_K, "k": 1, "ties": "keep"}), "sampler"),
+        (drawn({"type": "allowed_tokens", "token_ids": [1]}), greedy(), "sampler"),
+        ({**greedy(XTC), "seed": 1}, {**greedy(XTC), "seed": 2}, "seed"),
+        (drawn(TOP_P), drawn({**TOP_P, "p": 0.8}), "processors.top_p.p"),
+    ],
+)
+def test_another_token_may_be_taken(first: Any, second: Any, path: str) -> None:
+    assert path in {each.path for each in differences(first, second) if each.matters}
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "categorical"])
+def test_what_is_said_to_decide_decides(sampler: str) -> None:
+    """The token that is taken is the most probable one after so many processors."""
+    recipe = KIT.recipe({**RECIPE, "sampler": {"type": sampler}})
+    logits = LOGITS[:40]
+    state: dict[str, Any] = {"prompts": ROWS[:40], "generated": [[1, 4, 4]] * 40, "eos": [7]}
+    seen = set()
+    for chain in product(PARTS, PARTS):
+        count = num_decisive(replace(recipe, processors=chain))
+        seen.add(count)
+        if count is not None:
+            whole = vectors.apply(chain, logits, **state)
+            decided = vectors.apply(chain[:count], logits, **state)
+            assert torch.equal(decided.argmax(-1), whole.argmax(-1)), chain
+            assert sampler == "greedy" or ((whole > -torch.inf).sum(-1) == 1).all(), chain
+    assert seen == ({0, 1, 2} if sampler == "greedy" else {0, 1, None})
+
+
+# --- other ways to write the same --------------------------------------------------------
+
+
+def test_temperatures_in_a_row_are_their_product() -> None:
+    twice = [{**TEMPERATURE, "temperature": 0.1}, {**TEMPERATURE, "temperature": 0.7}, TOP_P]
+    once = [{**TEMPERATURE, "temperature": 0.07}, TOP_P]  # 0.1 * 0.7 is a little more
+    [found] = differences(drawn(*twice), drawn(*once))
+    reason = "temperatures in a row multiply"
+    assert found == ("processors.temperature", "0.1 * 0.7", "0.07", False, reason)
+    assert differences(drawn(*twice), drawn(*twice)) == []
+
+    later = {**TEMPERATURE, "temperature": 2}
+    [found] = differences(drawn(*twice, later), drawn(*once, later))
+    assert found[1:4] == ("0.1 * 0.7, 2", "0.07, 2", False)
+
+
+def test_temperatures_that_are_not_in_a_row_or_have_another_product() -> None:
+    apart = drawn(TEMPERATURE, TOP_P, TEMPERATURE)
+    assert any(each.matters for each in differences(apart, drawn(TEMPERATURE, TEMPERATURE, TOP_P)))
+    found = differences(drawn(TEMPERATURE, TEMPERATURE), drawn({**TEMPERATURE, "temperature": 0.3}))
+    assert [each[1:4] for each in found] == [("0.5 * 0.5", "0.3", False), (0.25, 0.3, True)]
+
+
+def test_parts_that_do_nothing_with_other_options() -> None:
+    neutral = {"type": "xtc", "probability": 0.0}
+    [found] = differences(drawn(neutral), drawn({**neutral, "threshold": 0.2}))
+    assert (found.matters, found.reason) == (False, "its options are neutral: it does nothing")
+
+
+LISTS = {
+    "allowed_tokens.token_ids": [1, 2],
+    "bad_words.strings": ["a", "b"],
+    "bad_words.token_ids": [[1, 2], [3]],
+    "begin_suppress_tokens.token_ids": [1, 2],
+    "dry.breaker_ids": [[1, 2], [3]],
+    "dry.breakers": ["a", "b"],
+    "eos.token_ids": [1, 2],
+    "forced_eos.token_ids": [1, 2],
+    "length_decay.token_ids": [1, 2],
+    "min_length.token_ids": [1, 2],
+    "min_new_tokens.token_ids": [1, 2],
+    "sequence_bias.sequences": [{"token_ids": [1, 2], "bias": 1}, {"token_ids": [3], "bias": 1}],
+    "stop_strings.strings": ["a", "b"],
+    "stop_token_ids.token_ids": [1, 2],
+    "suppress_tokens.token_ids": [1, 2],
+    "xtc.protected_ids": [1, 2],
+}
+ORDERED = {"stop_regex.patterns"}  # of two that begin at one place the first in the list counts
+NEEDED = {
+    "dry": {"multiplier": 1},
+    "length_decay": {"start": 1, "factor": 2},
+    "min_length": {"limit": 3},
+    "min_new_tokens": {"limit": 3},
+    "xtc": {"probability": 0.5},
+}
+
+
+def one_part(option: str, value: Any) -> dict[str, Any]:
+    type_name, _, name = option.partition(".")
+    part = {"type": type_name, **NEEDED.get(type_name, {}), name: value}
+    if type_name in {"eos", "stop_regex", "stop_strings", "stop_token_ids"}:
+        return {"stop_criteria": [part]}
+    return {"processors": [part]}
+
+
+@pytest.mark.parametrize("option", LISTS)
+def test_the_order_of_a_list_that_is_a_set(option: str) -> None:
+    value = LISTS[option]
+    [found] = differences(one_part(option, value), one_part(option, value[::-1]))
+    assert not found.matters
+    assert found.reason == "the same ones, and their order means nothing"
+    [found] = differences(one_part(option, value), one_part(option, value[:1]))
+    assert found.matters
+
+
+def test_the_order_inside_a_sequence_matters() -> None:
+    words = [one_part("bad_words.token_ids", [word]) for word in ([1, 2], [2, 1])]
+    [found] = differences(*words)
+    assert found.matters
+
+
+def test_the_order_of_patterns_matters() -> None:
+    patterns = ["a(?=b)", "ab"]
+    first, second = patterns, patterns[::-1]
+    [found] = differences(
+        one_part("stop_regex.patterns", first), one_part("stop_regex.patterns", second)
+    )
+    assert found.matters
+
+
+def test_all_lists_are_thought_of() -> None:
+    kinds = "logits_processor", "sampler", "stop_criterion"
+    classes = [entry.part_class for kind in kinds for entry in KIT.parts(kind)]
+    lists = {
+        f"{each.type_name()}.{name}"
+        for each in classes
+        for name, field in each.model_fields.items()
+        if "tuple[" in str(field.annotation)
+    }
+    assert lists == LISTS.keys() | ORDERED
 
 
 # --- what is said about orders holds -----------------------------------------------------

@@ -45,8 +45,12 @@ def sources(found: Imported) -> dict[str, str]:
     return {".".join(map(str, s.path)): s.source for s in found.recipe.settings()}
 
 
+MODEL_FILE = ("generation_config", "sampling_defaults")
+"""Noted whenever a model's own settings could count."""
+
+
 def unsaid(found: Imported) -> dict[str, str]:
-    return {each.setting: each.reason for each in found.unsaid}
+    return {each.setting: each.reason for each in found.unsaid if each.setting not in MODEL_FILE}
 
 
 # --- what holds for all ------------------------------------------------------------------
@@ -55,7 +59,7 @@ def unsaid(found: Imported) -> dict[str, str]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nothing_given_gives_the_engines_defaults(engine: str) -> None:
     found = imported(engine)
-    assert found.unsaid == ()
+    assert unsaid(found) == {}
     said = {text for path, text in sources(found).items() if path.startswith("processors.")}
     assert said <= {f"default of {engine}", f"as in {engine}", "default"}
 
@@ -146,6 +150,43 @@ def test_files_that_cannot_be_read(text: str | None, message: str, tmp_path: Any
         imported("hf", file)
 
 
+def test_what_a_later_word_says_otherwise_is_listed(tmp_path: Any) -> None:
+    file = tmp_path / "request.json"
+    file.write_text('{"temperature": 0.5, "top_p": 0.9}')
+    found = imported("openai", file, "temperature=1.5", "temperature=0.8", "top_p=0.9")
+    assert [each.value for each in found.unsaid] == [0.5, 1.5]
+    assert found.unsaid[1].reason == "temperature=0.8 says it too, and counts"
+    assert parts(found)[0] == {"type": "temperature", "temperature": 0.8}
+    flags = imported("llama.cpp", "--temp 1 --temp 0.5 -r a")
+    assert unsaid(flags) == {"temperature": "--temp 0.5 says it too, and counts"}
+    lists = imported("llama.cpp", 'stop=["a"]', "-r", "b")
+    assert stops(lists)[1]["strings"] == ["b"]
+    assert unsaid(lists) == {"stop": "-r b says it too, and counts"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_stands_inside_counts_before_what_stands_beside_it(order: int) -> None:
+    request = {"temperature": 1.5, "extra_body": {"temperature": 0.5}}
+    found = imported("vllm", **dict(list(request.items())[::order]))
+    assert parts(found) == [{"type": "temperature", "temperature": 0.5}]
+    assert sources(found)["processors.0.temperature"] == "extra_body.temperature=0.5"
+    assert unsaid(found) == {"temperature": "extra_body.temperature=0.5 says it too, and counts"}
+    inner = imported("sglang", extra_body={"sampling_params": {"top_k": 5}})
+    assert types(inner) == ["top_k"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"top_p": 0.5, "top_p": 0.9}', '{"logit_bias": {"5": 1, "5": 2}}']
+)
+def test_a_key_that_stands_twice_in_json_is_refused(text: str, tmp_path: Any) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"request.json: the key '.*' stands twice"):
+        imported("openai", file)
+    with pytest.raises(InputError, match=r"extra_body=.* stands twice"):
+        imported("openai", f"extra_body={text}")
+
+
 def test_a_word_that_is_nothing() -> None:
     with pytest.raises(InputError, match="neither a JSON file nor name=value"):
         imported("vllm", "temperature")
@@ -154,8 +195,8 @@ def test_a_word_that_is_nothing() -> None:
 def test_infinite_numbers_are_listed(tmp_path: Any) -> None:
     file = tmp_path / "request.json"
     file.write_text('{"logit_bias": {"3": 1.5, "4": Infinity, "5": -100}, "user": NaN}')
-    found = imported("openai", file)
-    assert parts(found) == [{"type": "token_bias", "biases": {3: 1.5, 5: -100.0}}]
+    found = imported("llama.cpp", file)
+    assert parts(found)[0] == {"type": "token_bias", "biases": {3: 1.5, 5: -100.0}}
     assert [each.value for each in found.unsaid] == [{"4": "Infinity"}, "NaN"]
 
 
@@ -178,8 +219,14 @@ def test_flags_of_llama_cpp() -> None:
     recipe = found.recipe.document.data
     assert recipe["seed"] == 7
     assert recipe["backend"] == {"type": "pytorch", "model": "model.gguf"}
-    assert sources(found)["processors.2.k"] == "--top-k"
-    assert unsaid(found).keys() == {"n_gpu_layers"}
+    said = sources(found)
+    assert said["processors.2.k"] == "--top-k 20"
+    assert said["processors.0.biases.2"] == "-l 15043-1, --logit-bias 2+0.5"
+    assert said["stop_criteria.0.strings.1"] == "-r User:, --reverse-prompt ###"
+    assert unsaid(found).keys() == {
+        "n_gpu_layers",
+        "stop",
+    }  # two strings, of which the first counts
     assert not any("no answer ends" in warning for warning in order_warnings(found.recipe))
 
 
@@ -212,6 +259,38 @@ def test_flags_that_are_wrong(words: list[str], message: str) -> None:
         imported("llama.cpp", *words)
 
 
+def test_flags_of_mlx() -> None:
+    words = (
+        "mlx_lm.generate --model some/repo -p Hi --temp 0.7 --top-p 0.9 --min-p 0.1 --top-k 5 "
+        "--min-tokens-to-keep 2 --xtc-probability 0.3 --seed 3"
+    )
+    found = imported("mlx", words)
+    assert types(found) == ["top_p", "min_p", "xtc", "top_k", "temperature"]
+    assert parts(found)[1] == {"type": "min_p", "min_p": 0.1, "min_keep": 2}
+    assert sources(found)["processors.0.p"] == "--top-p 0.9"
+    recipe = found.recipe.document.data
+    assert (recipe["seed"], recipe["backend"]["model"]) == (3, "some/repo")
+    # The program has defaults of its own.
+    assert recipe["context"] == {"type": "chat"}
+    assert stops(found)[-1] == {"type": "max_new_tokens", "limit": 100}
+    assert unsaid(found).keys() == {"prompt", "xtc_special_tokens"}
+    functions = imported("mlx", "temp=0.7", "top-p=0.5")
+    assert functions.recipe.context.type == "text"
+    assert stops(functions)[-1]["limit"] == 256
+
+
+def test_the_prompts_of_mlx() -> None:
+    found = imported("mlx", "-m", "9", "--system-prompt", "Be brief.")
+    assert stops(found)[-1]["limit"] == 9
+    assert found.recipe.context.system == "Be brief."
+    raw = imported(
+        "mlx", "--ignore-chat-template", "--system-prompt=x", "--repetition-penalty", "2"
+    )
+    assert raw.recipe.context.type == "text"
+    assert unsaid(raw).keys() == {"system_prompt", "--repetition-penalty"}
+    assert "it is no flag of mlx" in unsaid(raw)["--repetition-penalty"]
+
+
 # --- the model ---------------------------------------------------------------------------
 
 
@@ -233,6 +312,21 @@ def test_a_hub_model_of_llama_cpp() -> None:
     found = imported("llama.cpp", "-hf", "some/repo:Q4_K_M")
     assert found.recipe.document.data["backend"]["model"] == "some/repo"
     assert "hf_repo" in unsaid(found)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("llama.cpp", ["-hf", "a" * 5000]), ("vllm", ["model=a/" + "b" * 5000])],
+)
+def test_a_name_that_is_too_long(engine: str, words: list[str]) -> None:
+    with pytest.raises(InputError, match=r"the model '.{50}': File name too long") as caught:
+        imported(engine, *words)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_file_whose_name_is_too_long() -> None:
+    with pytest.raises(InputError, match="File name too long"):
+        imported("hf", "a" * 5000 + ".json")
 
 
 def test_a_name_that_only_a_service_knows_is_listed() -> None:
@@ -317,6 +411,10 @@ def test_a_negative_temperature_of_llama_cpp_python_draws_from_all_tokens() -> N
         ("hf", "exponential_decay_length_penalty", 3),
         ("hf", "sequence_bias", [1]),
         ("openai", "logit_bias", 3),
+        ("openai", "logit_bias", {"5": 150}),
+        ("openai", "logit_bias", {"5": -math.inf}),
+        ("openai", "logit_bias", {"five": 1}),
+        ("openai", "stop", ["a", "b", "c", "d", "e"]),
         ("openai", "messages", "hi"),
         ("vllm", "model", 1),
         ("vllm", "repetition_detection", {"max_size": 3}),
@@ -326,6 +424,45 @@ def test_a_negative_temperature_of_llama_cpp_python_draws_from_all_tokens() -> N
 def test_what_the_engine_refuses_is_an_error(engine: str, name: str, value: Any) -> None:
     with pytest.raises(InputError, match=name):
         import_recipe(engine, {name: value}, registry=REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "name"),
+    [
+        ("hf", {}, "top_k"),
+        ("onnxruntime-genai", {}, "top_k"),
+        ("vllm", {"temperature": 0}, "top_k"),
+        ("sglang", {"temperature": 0}, "top_k"),
+        ("openai", {"temperature": 0}, "top_p"),
+        ("mlx", {"temp": 0}, "min_p"),
+    ],
+)
+@pytest.mark.parametrize("value", [-7, "x"])
+def test_a_setting_that_does_nothing_is_checked_all_the_same(
+    engine: str, settings: dict[str, Any], name: str, value: Any
+) -> None:
+    with pytest.raises(InputError, match=name):
+        import_recipe(engine, {**settings, name: value}, registry=REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings"),
+    [
+        ("llama.cpp", {"mirostat_tau": "x"}),
+        ("llama-cpp-python", {"mirostat_eta": "x"}),
+        ("llama-cpp-python", {"temperature": 0, "min_p": "x"}),
+    ],
+)
+def test_text_where_a_number_belongs_is_refused_where_it_does_nothing(
+    engine: str, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="a number is expected"):
+        import_recipe(engine, settings, registry=REGISTRY)
+
+
+@pytest.mark.parametrize("engine", ["hf", "onnxruntime-genai"])
+def test_a_temperature_of_0_is_fine_where_nothing_is_drawn(engine: str) -> None:
+    assert unsaid(imported(engine, temperature=0)).keys() == {"temperature"}
 
 
 def test_all_that_is_refused_is_said_at_once() -> None:
@@ -408,7 +545,8 @@ def test_hf_order() -> None:
     assert parts(found)[0]["sequences"] == [{"token_ids": [5, 6], "bias": 2.0}]
     scheme = {"type": "green_list", "ratio": 0.5, "seeding": "selfhash"}
     assert parts(found)[-2]["scheme"] == scheme
-    assert unsaid(found).keys() == {"begin_suppress_tokens"}  # where a forced token comes first
+    # Where a forced token comes first, and in a batch.
+    assert unsaid(found).keys() == {"begin_suppress_tokens", "min_length"}
 
 
 def test_hf_synthid() -> None:
@@ -498,7 +636,7 @@ def test_vllm_order() -> None:
         {"type": "max_new_tokens", "limit": 16},
         {"type": "repeating", "max_period": 4, "times": 3, "min_period": 1},
     ]
-    assert found.unsaid == ()
+    assert unsaid(found).keys() == {"bad_words"}
 
 
 def test_a_chat_request() -> None:
@@ -520,6 +658,58 @@ def test_two_names_of_one_setting() -> None:
     found = imported("openai", max_tokens=5, max_completion_tokens=7)
     assert stops(found)[-1]["limit"] == 7
     assert unsaid(found) == {"max_tokens": "max_completion_tokens says it too, and counts"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "switch", "off"),
+    [("vllm", "generation_config", "vllm"), ("sglang", "sampling_defaults", "openai")],
+)
+def test_a_model_s_own_settings_are_named(engine: str, switch: str, off: str) -> None:
+    [note] = imported(engine, temperature=0.7, top_p=1).unsaid
+    assert note.setting == switch
+    named = {"repetition_penalty", "top_k", "min_p"}
+    assert named <= set(note.reason.replace(",", " ").split())
+    assert not {"temperature", "top_p"} & set(note.reason.replace(",", " ").split())
+    assert import_recipe(engine, {switch: off}, registry=REGISTRY).unsaid == ()
+    neutral = {"temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1}
+    assert import_recipe(engine, neutral, registry=REGISTRY).unsaid == ()
+
+
+def test_sglang_looks_at_strings_before_tokens() -> None:
+    found = imported("sglang", stop=["b", "a"], stop_regex="a+", stop_token_ids=[7])
+    kinds = [stop["type"] for stop in stops(found)]
+    assert kinds == ["stop_strings", "stop_regex", "eos", "stop_token_ids", "max_new_tokens"]
+    assert unsaid(found).keys() == {"stop", "stop_regex", "stop_token_ids"}
+    endless = imported("sglang", ignore_eos=True, stop_token_ids=[7], no_stop_trim=True)
+    assert [stop["type"] for stop in stops(endless)] == ["max_new_tokens"]
+    assert unsaid(endless).keys() == {"stop_token_ids"}
+
+
+def test_a_stop_token_whose_text_stays_is_not_listed() -> None:
+    found = imported("vllm", stop_token_ids=[7], include_stop_str_in_output=True)
+    assert unsaid(found) == {}
+    assert unsaid(imported("vllm", stop_token_ids=[7])).keys() == {"stop_token_ids"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "stop", "is_listed"),
+    [
+        ("llama.cpp", ["a", "b"], True),
+        ("llama.cpp", ["a"], False),
+        ("llama-cpp-python", ["a", "b"], True),
+        ("vllm", ["a", "b"], False),
+        ("vllm", ["b", "ab"], True),
+    ],
+)
+def test_which_of_several_strings_counts(engine: str, stop: list[str], is_listed: bool) -> None:
+    assert ("stop" in unsaid(imported(engine, stop=stop))) == is_listed
+
+
+def test_a_bias_that_only_the_server_of_vllm_cuts() -> None:
+    found = imported("vllm", logit_bias={"5": 150})
+    assert parts(found) == [{"type": "token_bias", "biases": {5: 150.0}}]
+    assert unsaid(found).keys() == {"logit_bias"}
+    assert unsaid(imported("vllm", logit_bias={"5": 100})) == {}
 
 
 def test_sglang_order() -> None:
@@ -550,7 +740,7 @@ def test_sglang_order() -> None:
     ]
     assert parts(found)[3]["scope"] == "output"
     assert parts(found)[6]["rule"] == "above<=p"
-    assert unsaid(found) == {"regex": "constraints are a plugin's"}
+    assert unsaid(found).keys() == {"regex", "stop_regex"}
 
 
 # --- llama.cpp, mlx-lm, onnxruntime-genai ------------------------------------------------
@@ -607,7 +797,7 @@ def test_numbers_as_people_write_them(word: str, value: float) -> None:
 
 def test_entries_of_a_bias_that_a_recipe_cannot_hold_are_listed() -> None:
     biases = {"5": 1, "05": 2, " 6": 3, "1_0": 4, "7": True, "8": 10**400, "9": -math.inf}
-    found = imported("openai", logit_bias=biases)
+    found = imported("sglang", logit_bias=biases, sampling_defaults="openai")
     assert parts(found) == [{"type": "token_bias", "biases": {5: 1.0, 9: "-inf"}}]
     assert {key for each in found.unsaid for key in each.value} == {"05", " 6", "1_0", "7", "8"}
     found = imported("llama.cpp", logit_bias=[[15, 1.0], ["Hello", -0.5], [15, 2], [2, False]])
@@ -620,7 +810,7 @@ def test_entries_of_a_bias_that_a_recipe_cannot_hold_are_listed() -> None:
 def test_json_s_minus_infinity_forbids(tmp_path: Any) -> None:
     file = tmp_path / "request.json"
     file.write_text('{"logit_bias": {"5": -Infinity}}')
-    assert parts(imported("openai", file)) == [{"type": "token_bias", "biases": {5: "-inf"}}]
+    assert parts(imported("sglang", file)) == [{"type": "token_bias", "biases": {5: "-inf"}}]
 
 
 @pytest.mark.parametrize("engine", ["hf", "vllm", "llama.cpp", "openai"])
@@ -726,6 +916,12 @@ def test_onnxruntime_genai_without_any_limit_takes_the_most_probable() -> None:
     found = imported("onnxruntime-genai", do_sample=True, top_k=0, top_p=0)
     assert parts(found) == [{"type": "top_k", "k": 1}]
     assert types(imported("onnxruntime-genai", do_sample=True, top_k=0, top_p=1)) == []
+
+
+def test_onnxruntime_genai_without_top_k_may_keep_more() -> None:
+    alone = imported("onnxruntime-genai", do_sample=True, top_k=0, top_p=0.9)
+    assert unsaid(alone).keys() == {"top_p"}
+    assert unsaid(imported("onnxruntime-genai", do_sample=True, top_k=5, top_p=0.9)) == {}
 
 
 # --- the model's own settings (Blaizzy/mlx-vlm#1331) -------------------------------------

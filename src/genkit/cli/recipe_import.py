@@ -19,6 +19,7 @@ _EXAMPLES = """\b
 Examples:
   genkit recipes import --from hf generation_config.json
   genkit recipes import --from vllm temperature=0.7 top_p=0.9 max_tokens=64
+  genkit recipes import --from mlx --temp 0.7 --top-p 0.9 --max-tokens 64
   genkit recipes import --from llama.cpp -- -m model.gguf --temp 0.7 --min-p 0.1 -n 128
 """
 
@@ -28,7 +29,7 @@ _LONGEST = 100
 
 def add_to(parent: typer.Typer) -> None:
     """Register the command."""
-    # Flags of llama.cpp need no `--` before them, unless they are our own as well.
+    # Flags of other programs need no `--` before them, unless they are our own as well.
     passed_on = {"ignore_unknown_options": True}
     parent.command("import", epilog=_EXAMPLES, context_settings=passed_on)(_import)
 
@@ -48,7 +49,7 @@ def _import(
         typer.Argument(
             metavar="[FILE|KEY=VALUE]...",
             help="A JSON file (generation_config.json, genai_config.json, the body of a request), "
-            "settings, or the flags of llama.cpp; the later wins.",
+            "settings, or the flags of llama.cpp and mlx_lm.generate; the later wins.",
         ),
     ] = None,
     model: Annotated[
@@ -65,11 +66,11 @@ def _import(
     from. What a recipe cannot say is listed on standard error, and in comments at its top. No model
     is loaded.
     """
-    from genkit.recipes.importers import import_recipe
+    from genkit.recipes.importers import FLAGS, import_recipe
 
     words = words or []
     for word in words:
-        if word.startswith("-") and engine != "llama.cpp":
+        if word.startswith("-") and engine not in FLAGS:
             raise InputError(f"{word!r}: {engine} takes files and KEY=VALUE, no flags")
     registry = settings_of(ctx).kit().registry
     imported = import_recipe(engine, words, model=model, registry=registry)

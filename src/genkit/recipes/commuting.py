@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from genkit.recipes.order import BIASES, MASKS, SHAPED_BY_TEMPERATURE, TRUNCATIONS, leaves_one
+from genkit.recipes.groups import (
+    BIASES,
+    MASKS,
+    SHAPED_BY_TEMPERATURE,
+    TEMPERATURES,
+    TRUNCATIONS,
+    leaves_one,
+)
 
 
 class Exchange(NamedTuple):
@@ -26,14 +33,15 @@ def exchange(first: Any, second: Any) -> Exchange:
         return Exchange(True, "one of them leaves a single token")
     if types <= MASKS:
         return Exchange(False, "what either forbids stays forbidden")
-    if first.type in MASKS:
-        return _with_mask(second)
-    if second.type in MASKS:
-        return _with_mask(first)
-    if first.type == "temperature":
-        return _with_temperature(second)
-    if second.type == "temperature":
-        return _with_temperature(first)
+    for part, other in ((first, second), (second, first)):
+        if part.type in MASKS:
+            return _with_mask(other)
+    for part, other in ((first, second), (second, first)):
+        if part.type == "dynamic_temperature":
+            return _with_dynamic_temperature(other)
+    for part, other in ((first, second), (second, first)):
+        if part.type == "temperature":
+            return _with_temperature(other)
     return _others(first, second)
 
 
@@ -52,13 +60,23 @@ def _with_mask(other: Any) -> Exchange:
     return _UNKNOWN
 
 
+def _with_dynamic_temperature(other: Any) -> Exchange:
+    if other.type in SHAPED_BY_TEMPERATURE:
+        return _SHAPED
+    if other.type in TRUNCATIONS:
+        return Exchange(True, "a dynamic temperature goes by the tokens that are left")
+    if other.type in TEMPERATURES:
+        return Exchange(True, "a dynamic temperature goes by how flat the distribution is")
+    return _UNKNOWN
+
+
 def _with_temperature(other: Any) -> Exchange:
     if other.type in ("top_k", "top_n_sigma"):
         return Exchange(False, "it keeps the same tokens at any temperature")
     if other.type == "min_p":
         return Exchange(True, "min_p after the temperature T is min_p ** T before it")
-    if other.type in SHAPED_BY_TEMPERATURE | {"xtc"}:
-        return Exchange(True, "which tokens it keeps depends on the temperature before it")
+    if other.type in SHAPED_BY_TEMPERATURE:
+        return _SHAPED
     if other.type == "temperature":
         return Exchange(False, "temperatures multiply")
     if _scales(other):
@@ -82,9 +100,13 @@ def _others(first: Any, second: Any) -> Exchange:
         return Exchange(False, "the larger min_p decides")
     if types & TRUNCATIONS and not types <= TRUNCATIONS:
         return Exchange(True, "what is cut off does not come back, whatever is done to it later")
+    if "xtc" in types and types <= TRUNCATIONS:
+        return Exchange(True, "xtc drops the most probable tokens, by which the other goes")
     if "top_p" in types and types <= TRUNCATIONS:
         return Exchange(True, "top_p takes its share of the mass that is left when it comes")
     return _UNKNOWN
 
+
+_SHAPED = Exchange(True, "which tokens it keeps depends on the temperature before it")
 
 _UNKNOWN = Exchange(True, "each sees what the other has left")

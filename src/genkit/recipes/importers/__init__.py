@@ -22,13 +22,19 @@ from genkit.recipes.importers import (
     vllm,
 )
 from genkit.recipes.importers.draft import Draft
-from genkit.recipes.importers.given import Aside, Given, Said, Settings, Unsaid
-from genkit.recipes.importers.llama_cpp_flags import unknown
-from genkit.recipes.importers.words import Read, finite, read_words, settings_of, shown
+from genkit.recipes.importers.given import Aside, Given, Said, Settings, Unsaid, shorten
+from genkit.recipes.importers.words import (
+    FLAGS,
+    Read,
+    finite,
+    read_words,
+    settings_of,
+    shown,
+)
 from genkit.recipes.recipe import Recipe
 from genkit.recipes.schema import with_defaults
 
-__all__ = ["ENGINES", "Imported", "Unsaid", "finite", "import_recipe", "shown"]
+__all__ = ["ENGINES", "FLAGS", "Imported", "Unsaid", "finite", "import_recipe", "shown"]
 
 
 class _Engine(NamedTuple):
@@ -81,7 +87,8 @@ def import_recipe(
     Args:
         engine: one of `ENGINES`.
         settings: by the engine's names; or the words of a command line: JSON files, `name=value`,
-            for llama.cpp its flags. A later word wins over an earlier one.
+            for llama.cpp and mlx their flags. A later word wins over an earlier one, which is
+            listed in `unsaid`.
         model: the model of the recipe; by default the one that the settings name.
         registry: the parts; by default those that are installed.
 
@@ -91,12 +98,9 @@ def import_recipe(
     """
     if engine not in ENGINES:
         raise UnknownNameError("engine", engine, ENGINES)
-    if isinstance(settings, Mapping):
-        read = Read(settings_of(settings), None)
-    else:
-        read = read_words(engine, settings)
+    read = _read(engine, settings)
     registry = registry or _installed()
-    given = Given(engine, read.settings)
+    given = Given(engine, read.settings, read.replaced)
     draft = Draft(given, registry)
     _write_model(given, draft, model, read.folder, registry)
     ENGINES[engine].write(given, draft)
@@ -106,6 +110,12 @@ def import_recipe(
         raise InputError("; ".join(given.refused))
     recipe = make_recipe(with_defaults(draft.document()), registry)
     return Imported(engine, recipe, tuple(given.unsaid))
+
+
+def _read(engine: str, settings: Mapping[str, Any] | Iterable[str | os.PathLike[str]]) -> Read:
+    if isinstance(settings, Mapping):
+        return settings_of(settings)
+    return read_words(engine, settings)
 
 
 def _installed() -> Registry:
@@ -129,8 +139,20 @@ def _write_model(
         said = Said("model", str(folder), "the folder of the settings", is_given=True)
     else:
         said = Said("model", DEFAULT_MODEL, "assumed: the settings name no model", is_given=False)
-    is_graph = (Path(said.value) / "genai_config.json").is_file()
-    draft.backend("onnxruntime" if is_graph else "pytorch", model=said)
+    draft.backend("onnxruntime" if _is_graph(said) else "pytorch", model=said)
+
+
+def _is_graph(model: Said) -> bool:
+    """Whether it is a folder for onnxruntime-genai.
+
+    Raises:
+        InputError: the name is too long for a file.
+    """
+    try:
+        return (Path(model.value) / "genai_config.json").is_file()
+    except OSError as error:
+        name = shorten(model.value)
+        raise InputError(f"{model.source}: the model {name!r}: {error.strerror}") from None
 
 
 def _named_model(given: Given, registry: Registry) -> Said | None:
@@ -152,7 +174,8 @@ def _named_model(given: Given, registry: Registry) -> Said | None:
 
 def _list_flags(given: Given, settings: Settings) -> None:
     """Flags that are none: their names begin with a dash."""
+    flags = FLAGS.get(given.engine)
     for name in settings:
-        if name.startswith("-"):
+        if flags is not None and name.startswith("-"):
             said = given.take(name, read=lambda value: value)
-            given.leave(said, unknown(name))
+            given.leave(said, flags.unknown(name))

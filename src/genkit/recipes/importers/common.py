@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from genkit.recipes.importers.draft import Draft
@@ -11,11 +12,12 @@ CONSTRAINT = "constraints are a plugin's"
 OUTPUT = "it is about what is returned besides the answer"
 
 
-def write_biases(given: Given, draft: Draft) -> None:
-    """What is added to the logits of single tokens."""
-    biases = given.biases()
+def write_biases(given: Given, draft: Draft, most: float = math.inf) -> Said:
+    """What is added to the logits of single tokens; returns it."""
+    biases = given.biases(most)
     if biases.value:
         draft.processor("token_bias", biases=biases)
+    return biases
 
 
 def write_penalties_of_answer(given: Given, draft: Draft) -> None:
@@ -50,13 +52,28 @@ def write_repetition(given: Given, draft: Draft) -> None:
         draft.processor("no_repeat_ngram", n=size)
 
 
+def coldest(is_drawn: Said) -> dict[str, float]:
+    """The range of a temperature; 0 is what people write where nothing is drawn."""
+    return {"above": 0} if is_drawn.value else {"least": 0}
+
+
 def write_end(given: Given, draft: Draft) -> None:
     """The model's own end tokens, which the engine always looks at."""
     draft.stop("eos", because=given.take("eos", default=True, read=bool))
 
 
-def write_stop_strings(given: Given, draft: Draft) -> None:
-    """Strings that end the answer and are cut off."""
+def write_stop_strings(given: Given, draft: Draft, chosen: str = "", /, **options: Any) -> Said:
+    """Strings that end the answer and are cut off; returns them.
+
+    Args:
+        given: the settings.
+        draft: the recipe.
+        chosen: which string the engine takes where one token completes several, if it is another.
+        options: more of the criterion.
+    """
     strings = given.texts("stop")
     if strings.value:
-        draft.stop("stop_strings", strings=strings)
+        draft.stop("stop_strings", strings=strings, **options)
+    if chosen and len(strings.value) > 1:
+        given.leave(strings, f"where one token completes several, {given.engine} takes {chosen}")
+    return strings

@@ -47,9 +47,9 @@ class Given:
         refused: what the engine itself would not accept, a sentence each.
     """
 
-    def __init__(self, engine: str, settings: Settings) -> None:
+    def __init__(self, engine: str, settings: Settings, unsaid: Iterable[Unsaid] = ()) -> None:
         self.engine = engine
-        self.unsaid: list[Unsaid] = []
+        self.unsaid = list(unsaid)
         self.refused: list[str] = []
         self._settings = {name: said for name, said in settings.items() if said[0] is not None}
         self._known: set[str] = set()
@@ -108,18 +108,25 @@ class Given:
         """A list of lists of token ids."""
         return self.take(*names, default=[], read=as_sequences)
 
-    def biases(self, name: str = "logit_bias") -> Said:
+    def biases(self, most: float = math.inf) -> Said:
         """What is added to the logits of some ids; of an id that comes twice, the sum.
 
         An entry that a recipe cannot hold is left out, and noted.
+
+        Args:
+            most: how far from 0 a bias may be; an engine that has such a limit refuses the rest.
         """
-        said = self.take(name, default=[], read=as_pairs)
+        said = self.take("logit_bias", default=[], read=as_pairs)
         usable: dict[int, float | str] = {}
         for token, bias in said.value:
             try:
-                token_id, number = as_token_id(token), as_bias(bias)
+                token_id, number = as_token_id(token), as_bias(bias, most)
             except ValueError as error:
-                self.leave(said.but({str(token): bias}), str(error))
+                if most < math.inf:
+                    entry = shorten(f"{token!r}: {bias!r}")
+                    self.refused.append(f"{said.source}: {self.engine} refuses {entry}: {error}")
+                else:
+                    self.leave(said.but({str(token): bias}), str(error))
                 continue
             forbidden = "-inf" in (number, usable.get(token_id))
             usable[token_id] = (
@@ -131,16 +138,15 @@ class Given:
         """Note that a recipe does not say a setting."""
         self.unsaid.append(Unsaid(said.name, said.value, reason))
 
-    def leave_idle(self, names: Iterable[str], reason: str) -> None:
+    def leave_idle(self, settings: Iterable[Said], reason: str) -> None:
         """Note settings that do nothing in the engine itself."""
-        for name in names:
-            said = self.take(name, read=lambda value: value)
+        for said in settings:
             if said.is_given:
                 self.leave(said, reason)
 
     def refuse(self, said: Said, reason: str) -> None:
         """Note that the engine would not accept a value."""
-        self.refused.append(f"{said.source}: {reason}, found {describe(said.value)}")
+        self.refused.append(f"{said.source}: {reason}, found {shorten(describe(said.value))}")
 
     def finish(self, aside: Aside) -> None:
         """Note what nobody has taken: settings that no recipe has, and those that do not exist."""
@@ -165,10 +171,15 @@ class Given:
         limits = [
             f"above {above:g}" if above > -math.inf else "",
             f"at least {least:g}" if least > -math.inf else "",
-            f"at most {most:g}" if most < math.inf else "",
+            f"at most {most:g}" if most < 2**63 else "",
         ]
         self.refuse(said, f"{self.engine} wants {said.name} {' and '.join(filter(None, limits))}")
         return said.but(default)
+
+
+def shorten(text: str) -> str:
+    """A text that may be long, for a comment or a message."""
+    return text if len(text) <= 50 else f"{text[:49]}…"
 
 
 _LARGEST = 1e300
@@ -245,16 +256,18 @@ def as_token_id(value: Any) -> int:
     return as_whole(value)
 
 
-def as_bias(value: Any) -> float | str:
-    """A number that may be added to a logit; `false` and -inf forbid."""
+def as_bias(value: Any, most: float = math.inf) -> float | str:
+    """A number that may be added to a logit; without a limit `false` and -inf forbid."""
     from genkit.components.processors.bias import LARGEST_BIAS
 
-    if value is None or value is False or str(value) in ("-inf", "-Infinity"):
+    is_free = most == math.inf
+    if is_free and (value is None or value is False or str(value) in ("-inf", "-Infinity")):
         return "-inf"
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, bool) or not abs(number) <= LARGEST_BIAS:
-        raise ValueError("a bias is -inf, or a number up to 1e6")
+    if isinstance(value, bool) or not abs(number) <= min(most, LARGEST_BIAS):
+        free = "a bias is -inf, or a number up to 1e6"
+        raise ValueError(free if is_free else f"a bias is a number from {-most:g} to {most:g}")
     return number

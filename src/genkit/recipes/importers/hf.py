@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from genkit.recipes.importers.common import OUTPUT, write_repetition
+from genkit.recipes.importers.common import OUTPUT, coldest, write_repetition
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said, as_number, as_whole
-
-_SAMPLING = (
-    "temperature",
-    "top_h",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-)
 
 _BEAMS = "genkit has no beam search that would use it"
 _ASSISTANT = "genkit has no assisted generation that would use it"
@@ -95,10 +84,11 @@ def write(given: Given, draft: Draft) -> None:
         given.leave(beams, "genkit has no beam search; one text is continued")
         draft.processor("renormalize", because=beams)  # the whole chain sees log-probabilities
     _processors(given, draft, more_ends)
+    drawing = _Drawing(given, is_drawn)
     if is_drawn.value:
-        _warpers(given, draft, 1 if beams.value == 1 else max(1, len(ends.value)) + 1)
+        _warpers(draft, drawing, 1 if beams.value == 1 else max(1, len(ends.value)) + 1)
     else:
-        given.leave_idle(_SAMPLING, "transformers uses it only with do_sample=true")
+        given.leave_idle(vars(drawing).values(), "transformers uses it only with do_sample=true")
     _watermark(given, draft)
     renormalize = given.flag("renormalize_logits")
     if renormalize.value:
@@ -124,6 +114,7 @@ def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:
     least = given.whole("min_length", default=0, least=0)
     if least.value:
         draft.processor("min_length", limit=least, **more_ends)
+        given.leave(least, "transformers counts the padding of a batch as well")
     least = given.whole("min_new_tokens", default=0, least=0)
     if least.value:
         draft.processor("min_new_tokens", limit=least, **more_ends)
@@ -157,28 +148,36 @@ def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:
             )
 
 
-def _warpers(given: Given, draft: Draft, min_keep: int) -> None:
+class _Drawing:
+    """What only a draw looks at."""
+
+    def __init__(self, given: Given, is_drawn: Said) -> None:
+        number = given.number
+        self.temperature = number("temperature", default=1.0, **coldest(is_drawn))
+        self.top_h = number("top_h", above=0, most=1)
+        self.top_k = given.whole("top_k", default=50, least=0)
+        self.top_p = number("top_p", default=1.0, least=0, most=1)
+        self.min_p = number("min_p", default=0.0, least=0, most=1)
+        self.typical = number("typical_p", default=1.0, above=0)
+        self.epsilon = number("epsilon_cutoff", default=0.0)
+        self.eta = number("eta_cutoff", default=0.0)
+
+
+def _warpers(draft: Draft, drawing: _Drawing, min_keep: int) -> None:
     keep: dict[str, Any] = {"min_keep": min_keep} if min_keep > 1 else {}
-    temperature = given.number("temperature", default=1.0, above=0)
-    if temperature.value != 1:
-        draft.processor("temperature", temperature=temperature)
-    top_h = given.number("top_h", above=0, most=1)
-    if top_h.value is not None:
-        draft.processor("top_h", h=top_h, num_candidates=100)
-    top_k = given.whole("top_k", default=50, least=0)
-    if top_k.value:
-        draft.processor("top_k", k=top_k, ties="keep", **keep)
-    top_p = given.number("top_p", default=1.0, least=0, most=1)
-    if top_p.value < 1:
-        draft.processor("top_p", p=top_p, **keep)
-    min_p = given.number("min_p", default=0.0, least=0, most=1)
-    if min_p.value:
-        draft.processor("min_p", min_p=min_p, **keep)
-    typical = given.number("typical_p", default=1.0, above=0)
-    if typical.value < 1:
-        draft.processor("typical_p", p=typical, ties="keep", **keep)
-    for name, part in (("epsilon_cutoff", "epsilon"), ("eta_cutoff", "eta")):
-        cutoff = given.number(name, default=0.0)
+    if drawing.temperature.value != 1:
+        draft.processor("temperature", temperature=drawing.temperature)
+    if drawing.top_h.value is not None:
+        draft.processor("top_h", h=drawing.top_h, num_candidates=100)
+    if drawing.top_k.value:
+        draft.processor("top_k", k=drawing.top_k, ties="keep", **keep)
+    if drawing.top_p.value < 1:
+        draft.processor("top_p", p=drawing.top_p, **keep)
+    if drawing.min_p.value:
+        draft.processor("min_p", min_p=drawing.min_p, **keep)
+    if drawing.typical.value < 1:
+        draft.processor("typical_p", p=drawing.typical, ties="keep", **keep)
+    for part, cutoff in (("epsilon", drawing.epsilon), ("eta", drawing.eta)):
         if 0 < cutoff.value < 1:
             draft.processor(part, epsilon=cutoff, **keep)
 

@@ -89,12 +89,13 @@ def write(given: Given, draft: Draft) -> None:
     mirostat = given.whole("mirostat", default=0, least=0, most=2)
     order = _order(given)
     samplers = _Samplers(given, draft)
+    options = mirostat_options(given)
     if mirostat.value:
         samplers.leave_idle(f"mirostat={mirostat.value} replaces all samplers but the temperature")
         samplers.temperature(is_dynamic=False)
-        write_mirostat(given, draft, mirostat)
+        write_mirostat(draft, mirostat, *options)
     else:
-        given.leave_idle(("mirostat_tau", "mirostat_eta"), "mirostat is 0")
+        given.leave_idle(options, "mirostat is 0")
         samplers.write(order)
         samplers.draw(order)
     _context_and_ends(given, draft, ignored)
@@ -103,10 +104,14 @@ def write(given: Given, draft: Draft) -> None:
         draft.seed(seed)
 
 
-def write_mirostat(given: Given, draft: Draft, version: Said) -> None:
-    """The sampler mirostat with llama.cpp's 32-bit k."""
+def mirostat_options(given: Given) -> tuple[Said, Said]:
+    """tau and eta."""
     tau = given.number("mirostat_tau", default=5.0)
-    eta = given.number("mirostat_eta", default=0.1)
+    return tau, given.number("mirostat_eta", default=0.1)
+
+
+def write_mirostat(draft: Draft, version: Said, tau: Said, eta: Said) -> None:
+    """The sampler mirostat with llama.cpp's 32-bit k."""
     options = {"huge_k": "keeps_one"} if version.value == 1 else {}
     draft.sampler("mirostat", because=version, version=version, tau=tau, eta=eta, **options)
 
@@ -344,7 +349,7 @@ def _context_and_ends(given: Given, draft: Draft, ignored: Said) -> None:
         draft.context("chat", because=system, system=system)
     if not ignored.value:
         draft.stop("eos", because=ignored)
-    write_stop_strings(given, draft)
+    write_stop_strings(given, draft, "the one that begins first")
     limit = given.whole("n_predict", "max_tokens", "max_completion_tokens", default=-1)
     if limit.value > 0:
         draft.stop("max_new_tokens", limit=limit)

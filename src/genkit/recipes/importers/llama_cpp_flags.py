@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-from genkit.errors import InputError, nearest
+from genkit.recipes.importers.flags import Flags, number
 
 _NUMBERS = {
     "--temp": "temperature",
@@ -86,7 +84,6 @@ _LISTS = {
     "-l": "logit_bias",
     "--logit-bias": "logit_bias",
 }
-"""Flags that may come several times."""
 
 _SWITCHES = {
     "--ignore-eos": ("ignore_eos", True),
@@ -97,77 +94,28 @@ _SWITCHES = {
 }
 
 _BIAS = re.compile(r"(\d+)([+-])(\S+)")
-_NEGATIVE = re.compile(r"-\.?\d")
 
 
-class FlagSaid(NamedTuple):
-    """What one flag says."""
-
-    name: str
-    value: Any
-    flag: str
-
-
-def is_flag(word: str) -> bool:
-    """Whether a word names a flag; a negative number does not."""
-    return word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word)
-
-
-def read(words: Sequence[str]) -> tuple[FlagSaid, int]:
-    """What the first flag says, and how many words it takes.
-
-    Raises:
-        InputError: its value is missing or is none.
-    """
-    flag, equals, attached = words[0].partition("=")
-    if flag in _SWITCHES and not equals:
-        return FlagSaid(*_SWITCHES[flag], flag), 1
-    rest = [attached] if equals else list(words[1:2])
-    takes_value = flag in _NUMBERS or flag in _TEXTS or flag in _LISTS
-    if takes_value and not rest:
-        raise InputError(f"{flag}: a value is missing")
-    used = 1 if equals else 2
-    if flag in _NUMBERS:
-        return FlagSaid(_NUMBERS[flag], _number(flag, rest[0]), flag), used
-    if takes_value:
-        return FlagSaid((_TEXTS | _LISTS)[flag], rest[0], flag), used
-    # One that is not known has a value where something follows that is no flag.
-    if rest and (equals or not is_flag(rest[0])):
-        return FlagSaid(flag, rest[0], flag), used
-    return FlagSaid(flag, True, flag), 1
-
-
-def merge(settings: dict[str, tuple[Any, str]], said: FlagSaid) -> None:
-    """Add what a flag says to settings; a flag that may come several times is added to its list."""
-    if said.flag == "--grammar-file":
-        said = said._replace(value=f"file {said.value}")
-    if said.flag not in _LISTS:
-        settings[said.name] = (said.value, said.flag)
-        return
-    value: Any = _bias(said) if said.name == "logit_bias" else said.value
-    before, source = settings.get(said.name, ([], said.flag))
-    earlier = before if source in _LISTS else []
-    settings[said.name] = ([*earlier, value], said.flag)
-
-
-def unknown(name: str) -> str:
-    """Why a flag is none."""
-    known = [*_NUMBERS, *_TEXTS, *_LISTS, *_SWITCHES]
-    return f"it is no flag of llama.cpp that is about the answer{nearest(name, known)}"
-
-
-def _number(flag: str, text: str) -> float:
-    try:
-        return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
-    except ValueError:
-        raise InputError(f"{flag}: a number is expected, found {text!r}") from None
-
-
-def _bias(said: FlagSaid) -> tuple[int, float | str]:
-    found = _BIAS.fullmatch(said.value)
+def _bias(text: str) -> tuple[int, float | str]:
+    found = _BIAS.fullmatch(text)
     if not found:
-        raise InputError(f"{said.flag}: ID+BIAS or ID-BIAS is expected, found {said.value!r}")
-    number = _number(said.flag, found[3])
+        raise ValueError("ID+BIAS or ID-BIAS is expected")
+    size = number(found[3])
     if found[2] == "-":
-        number = -number
-    return int(found[1]), "-inf" if number == float("-inf") else number
+        size = -size
+    return int(found[1]), "-inf" if size == float("-inf") else size
+
+
+LLAMA_CPP = Flags(
+    engine="llama.cpp",
+    program="llama",
+    numbers=_NUMBERS,
+    texts=_TEXTS,
+    lists=_LISTS,
+    switches=_SWITCHES,
+    readers={
+        "-l": _bias,
+        "--logit-bias": _bias,
+        "--grammar-file": lambda path: f"file {path}",
+    },
+)

@@ -11,7 +11,7 @@ from genkit.recipes.importers.common import (
 )
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Aside, Given, Said
-from genkit.recipes.importers.llama_cpp import write_mirostat
+from genkit.recipes.importers.llama_cpp import mirostat_options, write_mirostat
 
 ASIDE: Aside = {
     **requests.ASIDE,
@@ -29,8 +29,13 @@ def write(given: Given, draft: Draft) -> None:
     _penalties(given, draft)
     temperature = given.number("temperature", "temp", default=0.8)
     version = given.whole("mirostat_mode", default=0, least=0, most=2)
-    filters = ("top_k", "typical_p", "top_p", "min_p")
-    mirostat = ("mirostat_tau", "mirostat_eta")
+    filters = (
+        given.whole("top_k", default=40),
+        given.number("typical_p", default=1.0),
+        given.number("top_p", default=0.95),
+        given.number("min_p", default=0.05),
+    )
+    mirostat = mirostat_options(given)
     if temperature.value <= 0:
         is_greedy = temperature.value == 0
         how = "takes the most probable token" if is_greedy else "draws from all tokens"
@@ -41,10 +46,10 @@ def write(given: Given, draft: Draft) -> None:
         given.leave_idle(filters, reason)
         if temperature.is_given:
             given.leave(temperature, reason)
-        write_mirostat(given, draft, version)
+        write_mirostat(draft, version, *mirostat)
     else:
         given.leave_idle(mirostat, "mirostat_mode is 0")
-        _filters(given, draft, temperature)
+        _filters(draft, temperature, *filters)
         draft.sampler("categorical", because=temperature)
     _ends(given, draft)
 
@@ -59,17 +64,13 @@ def _penalties(given: Given, draft: Draft) -> None:
     )
 
 
-def _filters(given: Given, draft: Draft, temperature: Said) -> None:
-    k = given.whole("top_k", default=40)
+def _filters(draft: Draft, temperature: Said, k: Said, typical: Said, p: Said, min_p: Said) -> None:
     if k.value > 0:
         draft.processor("top_k", k=k, ties="by_id")
-    typical = given.number("typical_p", default=1.0)
     if typical.value < 1:
         draft.processor("typical_p", p=typical, rule="above<=p")
-    p = given.number("top_p", default=0.95)
     if p.value < 1:
         draft.processor("top_p", p=p.but(max(p.value, 0.0)))
-    min_p = given.number("min_p", default=0.05)
     if min_p.value > 0:
         draft.processor("min_p", min_p=min_p)
     if temperature.value != 1:
@@ -78,7 +79,7 @@ def _filters(given: Given, draft: Draft, temperature: Said) -> None:
 
 def _ends(given: Given, draft: Draft) -> None:
     write_end(given, draft)
-    write_stop_strings(given, draft)
+    write_stop_strings(given, draft, "the first of the list")
     limit = given.whole("max_tokens", default=16)
     if limit.value > 0:
         draft.stop("max_new_tokens", limit=limit)

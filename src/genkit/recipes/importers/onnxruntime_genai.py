@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from genkit.recipes.importers.common import write_repetition
+from genkit.recipes.importers.common import coldest, write_repetition
 from genkit.recipes.importers.draft import Draft
-from genkit.recipes.importers.given import Aside, Given
+from genkit.recipes.importers.given import Aside, Given, Said
 
 _BEAMS = "genkit has no beam search that would use it"
 
@@ -31,11 +31,15 @@ def write(given: Given, draft: Draft) -> None:
     if least.value > 0:
         draft.processor("min_length", limit=least, **more_ends)
     write_repetition(given, draft)
+    drawing = (
+        given.whole("top_k", default=50, least=0),
+        given.number("temperature", default=1.0, **coldest(is_drawn)),
+        given.number("top_p", default=0.0, least=0, most=1),
+    )
     if is_drawn.value:
-        _truncation(given, draft)
+        _truncation(given, draft, *drawing)
     else:
-        reason = "onnxruntime-genai uses it only with do_sample=true"
-        given.leave_idle(("top_k", "temperature", "top_p"), reason)
+        given.leave_idle(drawing, "onnxruntime-genai uses it only with do_sample=true")
     draft.sampler("categorical" if is_drawn.value else "greedy", because=is_drawn)
     draft.stop("eos", because=ends, **more_ends)
     limit = given.whole("max_length", least=1)
@@ -46,15 +50,14 @@ def write(given: Given, draft: Draft) -> None:
         draft.seed(seed)
 
 
-def _truncation(given: Given, draft: Draft) -> None:
-    top_k = given.whole("top_k", default=50, least=0)
-    top_p = given.number("top_p", default=0.0, least=0, most=1)
+def _truncation(given: Given, draft: Draft, top_k: Said, temperature: Said, top_p: Said) -> None:
     if top_k.value:
         draft.processor("top_k", k=top_k, ties="by_id")
-    temperature = given.number("temperature", default=1.0, above=0)
     if temperature.value != 1:
         draft.processor("temperature", temperature=temperature)
     if 0 < top_p.value < 1:
         draft.processor("top_p", p=top_p)
+        if top_k.value == 0:
+            given.leave(top_p, "without top_k onnxruntime-genai may keep some more tokens")
     elif top_p.value == 0 and top_k.value == 0:  # then it takes the most probable token
         draft.processor("top_k", because=top_p, k=top_p.but(1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from genkit.recipes.importers.common import CONSTRAINT, OUTPUT
@@ -59,22 +59,30 @@ def write_context(given: Given, draft: Draft, default: str) -> Said:
     return said
 
 
-def write_stops(
-    given: Given, draft: Draft, least: Said | None = None, *, include: Said | None = None
-) -> Said:
-    """The end token, stop ids and stop strings; returns the stop ids."""
-    ignored = given.flag("ignore_eos")
-    ids, strings = given.ids("stop_token_ids"), given.texts("stop")
-    if not ignored.value:
-        draft.stop("eos", because=ignored)
-    if ids.value:
-        draft.stop("stop_token_ids", token_ids=ids)
-    if strings.value:
-        options = {"include": include} if include is not None and include.value else {}
-        if least is not None and least.value:
-            options["min_new_tokens"] = least
-        draft.stop("stop_strings", strings=strings, **options)
-    return ids
+def write_stop_ids(given: Given, draft: Draft, ids: Said, include: Said) -> None:
+    """Tokens that end the answer; their text stays in it where `include` says so."""
+    if not ids.value:
+        return
+    draft.stop("stop_token_ids", token_ids=ids)
+    if not include.value:
+        given.leave(
+            ids,
+            f"{given.engine} leaves the text of the token out; here it stays, unless the token is "
+            "a special one",
+        )
+
+
+def leave_model_file(
+    given: Given, reader: str, switch: Said, off: str, settings: Iterable[Said]
+) -> None:
+    """Note that a model's own settings count where nothing is given, unless they are off."""
+    missing = [said.name for said in settings if not said.is_given]
+    if switch.value != off and missing:
+        given.leave(
+            switch,
+            f"{reader} takes {', '.join(missing)} from the model's generation_config.json, where "
+            f"it has them; give them as well, or {switch.name}={off}",
+        )
 
 
 def as_messages(value: Any) -> list[Any]:

@@ -11,12 +11,15 @@ from genkit.recipes.importers.common import (
     OUTPUT,
     write_biases,
     write_penalties_of_answer,
+    write_stop_strings,
 )
 from genkit.recipes.importers.draft import Draft
-from genkit.recipes.importers.given import Aside, Given, Said
+from genkit.recipes.importers.given import Aside, Given, Said, as_text
 
 _GREEDY, _COLDEST = 1e-5, 1e-2
 """Below the first temperature vLLM is greedy; what lies between them becomes the second."""
+
+_MOST_BIAS = 100
 
 _SERVER = "it is for a server"
 
@@ -58,23 +61,48 @@ def write(given: Given, draft: Draft) -> None:
     context = requests.write_context(given, draft, "text")
     temperature = given.number("temperature", default=1.0, least=0, most=2)
     least = given.whole("min_tokens", default=0, least=0)
-    stop_ids = requests.write_stops(
-        given, draft, least, include=given.flag("include_stop_str_in_output")
-    )
+    stop_ids = _stops(given, draft, least)
     _masks(given, draft, least, stop_ids)
     penalty = given.number("repetition_penalty", default=1.0, above=0)
     if penalty.value != 1:
         draft.processor("repetition_penalty", penalty=penalty, positive="reciprocal")
     write_penalties_of_answer(given, draft)
+    filters = (
+        given.number("min_p", default=0.0, least=0, most=1),
+        given.whole("top_k", default=0, least=-1),
+        given.number("top_p", default=1.0, above=0, most=1),
+    )
+    of_model = [temperature, penalty]
     if temperature.value < _GREEDY:
-        reason = f"vLLM is greedy at a temperature below {_GREEDY:g}"
-        given.leave_idle(("min_p", "top_k", "top_p"), reason)
+        given.leave_idle(filters, f"vLLM is greedy at a temperature below {_GREEDY:g}")
         draft.sampler("greedy", because=temperature)
     else:
-        _truncation(given, draft, temperature)
+        _truncation(given, draft, temperature, *filters)
         draft.sampler("categorical", because=temperature)
+        of_model += filters
     _limits(given, draft, context)
     draft.seed(given.whole("seed"))
+    switch = given.take("generation_config", default="auto", read=as_text)
+    requests.leave_model_file(given, "vLLM's server", switch, "vllm", of_model)
+
+
+def _stops(given: Given, draft: Draft, least: Said) -> Said:
+    """The end token, stop ids and stop strings; returns the stop ids."""
+    ignored = given.flag("ignore_eos")
+    include = given.flag("include_stop_str_in_output")
+    ids = given.ids("stop_token_ids")
+    if not ignored.value:
+        draft.stop("eos", because=ignored)
+    requests.write_stop_ids(given, draft, ids, include)
+    options = {"include": include} if include.value else {}
+    options |= {"min_new_tokens": least} if least.value else {}
+    strings = write_stop_strings(given, draft, **options)
+    if any(a != b and a.endswith(b) for a in strings.value for b in strings.value):
+        reason = (
+            "of two that end with one letter vLLM takes the first of the list, genkit the longer"
+        )
+        given.leave(strings, reason)
+    return ids
 
 
 def _masks(given: Given, draft: Draft, least: Said, stop_ids: Said) -> None:
@@ -86,25 +114,32 @@ def _masks(given: Given, draft: Draft, least: Said, stop_ids: Said) -> None:
     options |= {"token_ids": sequences} if sequences.value else {}
     if options:
         draft.processor("bad_words", scope="output", **options)
+    if words.value:
+        given.leave(
+            words,
+            "vLLM bans a word with a space before it only where that has as many tokens as the "
+            "word alone; here it is banned in any case",
+        )
     if least.value:
         ids = {"token_ids": stop_ids} if stop_ids.value else {}
         draft.processor("min_new_tokens", limit=least, if_none_left="allow", **ids)
-    write_biases(given, draft)
+    biases = write_biases(given, draft)
+    if any(abs(float(bias)) > _MOST_BIAS for bias in dict(biases.value).values()):
+        given.leave(biases, f"requests to vLLM's server are cut to {-_MOST_BIAS} to {_MOST_BIAS}")
 
 
-def _truncation(given: Given, draft: Draft, temperature: Said) -> None:
+def _truncation(
+    given: Given, draft: Draft, temperature: Said, min_p: Said, top_k: Said, top_p: Said
+) -> None:
     if temperature.value < _COLDEST:
         given.leave(temperature, f"vLLM takes {_COLDEST:g} for it")
         temperature = temperature.but(_COLDEST)
     if temperature.value != 1:
         draft.processor("temperature", temperature=temperature)
-    min_p = given.number("min_p", default=0.0, least=0, most=1)
     if min_p.value:
         draft.processor("min_p", min_p=min_p)
-    top_k = given.whole("top_k", default=0, least=-1)
     if top_k.value > 0:
         draft.processor("top_k", k=top_k, ties="keep")
-    top_p = given.number("top_p", default=1.0, above=0, most=1)
     if top_p.value < 1:
         draft.processor("top_p", p=top_p)
 
