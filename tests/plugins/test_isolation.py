@@ -40,14 +40,9 @@ CAUSES = {
 def test_one_that_cannot_be_imported_is_left_out_with_one_line(install, find, caplog, how):
     install("good", GOOD.format(name="x"))
     install("broken", BREAKING[how])
+    before = PluginManager(entry_points=False).registry.names("sampler")
     plugins = PluginManager()
-    assert plugins.registry.names("sampler") == [
-        "adaptive_p",
-        "categorical",
-        "greedy",
-        "mirostat",
-        "x",
-    ]
+    assert {*before, "x"} <= set(plugins.registry.names("sampler"))
     assert find(plugins, "broken").state == "broken"
     [record] = caplog.records
     message = record.getMessage()

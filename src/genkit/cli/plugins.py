@@ -1,4 +1,7 @@
-"""`genkit plugins`: what is loaded, and from where."""
+"""`genkit plugins`: what is loaded, and from where.
+
+`new` and `check` have files of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from genkit.cli import options
+from genkit.cli import options, plugin_check, plugin_new
 from genkit.cli.output import print_json, print_table
 from genkit.cli.settings import settings_of
 
@@ -18,7 +21,7 @@ app = typer.Typer(
     name="plugins",
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Look at the plugins that are installed.",
+    help="List plugins, begin a new one, and check one.",
 )
 
 _EPILOG = """
@@ -31,12 +34,14 @@ Examples:
 
 def add_to(parent: typer.Typer) -> None:
     """Register the commands."""
+    plugin_new.add_to(app)
+    plugin_check.add_to(app)
     parent.add_typer(app)
 
 
 @app.callback()
 def _plugins() -> None:
-    """Look at the plugins that are installed."""
+    """List plugins, begin a new one, and check one."""
 
 
 @app.command("list", epilog=_EPILOG)

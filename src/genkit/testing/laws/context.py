@@ -12,7 +12,17 @@ from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.text.tokenizer import Tokenizer
 
-__all__ = ["check_context"]
+__all__ = ["CONTEXT_LAWS", "check_context"]
+
+CONTEXT_LAWS = {
+    "encodes to ids": "a prompt becomes a list of ids of the tokenizer, and not an empty one",
+    "gives the same again": "the same prompt gives the same ids",
+    "keeps what fits": "ids that fit stay, and others are refused or cut to what fits",
+    "leaves what it is given": "neither the prompt nor the ids are changed",
+    "leaves its spec": "the context itself is the same afterwards",
+    "runs without an error": "it takes the prompt, and makes it fit, without an error",
+}
+"""Every law of a context, by its name, and what it says."""
 
 
 def check_context(part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None = None) -> None:

@@ -12,7 +12,14 @@ from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.tiny_model import TinyModel
 
-__all__ = ["check_observer"]
+__all__ = ["OBSERVER_LAWS", "check_observer"]
+
+OBSERVER_LAWS = {
+    "has a function": "it has one of the four functions of an observer at least",
+    "runs without an error": "a run that it watches ends as one that nobody watches",
+    "changes nothing": "the logits of a run that it watches are those of one that nobody watches",
+}
+"""Every law of an observer, by its name, and what it says."""
 
 _FUNCTIONS = ("genkit_run_started", "genkit_step", "genkit_run_finished", "genkit_run_failed")
 _NUM_STEPS = 6

@@ -1,0 +1,20 @@
+"""Answers of a given form for genkit: the parts `structured` and `structured_end`."""
+
+from __future__ import annotations
+
+from genkit.plugins import hookimpl, lazy
+from genkit.plugins.lazy import Lazy
+
+
+@hookimpl
+def genkit_register_logits_processors() -> list[Lazy]:
+    """The processor that forbids what the grammar does not go on with."""
+    target = "genkit_structured.structured:Structured"
+    return [lazy("structured", target, "Allows only tokens with which an answer keeps its form.")]
+
+
+@hookimpl
+def genkit_register_stop_criteria() -> list[Lazy]:
+    """The criterion that ends a row with the last token of the grammar."""
+    target = "genkit_structured.structured_end:StructuredEnd"
+    return [lazy("structured_end", target, "Ends a row whose answer has its form and is complete.")]

@@ -1,0 +1,167 @@
+"""The package that a plugin begins with."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import keyword
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from genkit.errors import InputError
+from genkit.plugins.hookspecs import PART_HOOKS
+from genkit.recipes.yaml_reader import scalar
+
+__all__ = ["KINDS", "Package"]
+
+KINDS = {
+    "logits_processor": "Keeps every token within `gap` of the largest logit.",
+    "sampler": "Draws by a power of the probabilities.",
+    "stop_criterion": "Ends a row whose last tokens are all the same.",
+    "cache_manager": "Keeps keys and values as bfloat16 has them.",
+    "backend": "A model that has counted which letter follows which in a text.",
+    "decoder": "Feeds the model at most `size` tokens at a time.",
+    "context": "Puts the prompt into a frame of words.",
+    "observer": "Says of each run how many different tokens it has generated.",
+}
+"""What the part of a new package does, by its kind."""
+
+_FILES = {
+    "README.md": "README.md",
+    "LICENSE": "LICENSE",
+    "pyproject.toml": "pyproject.toml",
+    "recipe.yaml": "recipe.yaml",
+    ".github/workflows/test.yml": "workflow.yml",
+    "src/{module}/__init__.py": "init.py",
+    "src/{module}/{name}.py": "part.py",
+    "src/{module}/py.typed": "py.typed",
+    "tests/test_{name}.py": "test.py",
+}
+"""Every file of a package, and the template that it is made from."""
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_LONGEST = 24  # so that no line of the package becomes too long
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installable plugin with one part.
+
+    Attributes:
+        name: of the plugin and its part.
+        kind: of the part, or `observer`.
+        author: whom the licence names; empty: its authors.
+
+    Raises:
+        InputError: the name will not do.
+    """
+
+    name: str
+    kind: str
+    author: str = ""
+
+    def __post_init__(self) -> None:
+        self._check_name()
+
+    @property
+    def module(self) -> str:
+        """The module that it is imported as."""
+        return f"genkit_{self.name}"
+
+    @property
+    def distribution(self) -> str:
+        """The name that it is installed by, and that of its folder."""
+        return f"lm-genkit-{self.name.replace('_', '-')}"
+
+    @property
+    def class_name(self) -> str:
+        """The class of the part."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def part_file(self) -> str:
+        """Where the part is, in the folder of the package."""
+        return f"src/{self.module}/{self.name}.py"
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The path and the text of every file."""
+        templates = Environment(
+            loader=PackageLoader("genkit.scaffold"),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            keep_trailing_newline=True,
+        )
+        for path, source in _FILES.items():
+            of_kind, of_all = f"{self.kind}/{source}.jinja", f"common/{source}.jinja"
+            text = templates.select_template([of_kind, of_all]).render(
+                name=self.name,
+                kind=self.kind,
+                kind_words=self.kind.replace("_", " "),
+                module=self.module,
+                distribution=self.distribution,
+                class_name=self.class_name,
+                summary=KINDS[self.kind],
+                hook=PART_HOOKS.get(self.kind, ""),
+                author=self.author or f"The authors of {self.distribution}",
+                year=datetime.date.today().year,
+            )
+            yield path.format(module=self.module, name=self.name), text
+
+    def write(self, into: Path) -> Path:
+        """Write the folder of the package: all of it, or nothing.
+
+        Args:
+            into: the folder that it is put into; made if there is none.
+
+        Returns:
+            The folder of the package.
+
+        Raises:
+            InputError: there is something in its place already.
+        """
+        target = into / self.distribution
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise InputError(
+                f"there is something at {str(target)!r} already; choose another name, or another "
+                "place with --into"
+            )
+        into.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=into, prefix=f".{self.distribution}-") as unfinished:
+            folder = Path(unfinished) / self.distribution
+            for path, text in self.files():
+                file = folder / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8", newline="\n")
+            if target.exists():
+                target.rmdir()  # empty; some systems rename onto nothing only
+            folder.rename(target)
+        return target
+
+    def _check_name(self) -> None:
+        if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST:
+            plain = re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")[:_LONGEST].strip("_")
+            hint = f"; did you mean {plain!r}?" if _NAME.fullmatch(plain) else ""
+            raise InputError(
+                f"{self.name!r} is no name for a plugin: it takes at most {_LONGEST} small letters "
+                f"and digits, words joined by _, and begins with a letter{hint}"
+            )
+        if keyword.iskeyword(self.name):
+            raise InputError(f"{self.name!r} is a word of Python; choose another name")
+        if scalar(self.name) != self.name:
+            raise InputError(f"{self.name!r} is no text in a recipe; choose another name")
+        if self.class_name in self._imported():
+            raise InputError(
+                f"the class of {self.name!r} would be {self.class_name}, which its file imports "
+                "already; choose another name"
+            )
+
+    def _imported(self) -> set[str]:
+        """What the file of the part imports."""
+        tree = ast.parse(dict(self.files())[self.part_file])
+        imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+        return {alias.name for node in imports for alias in node.names}
