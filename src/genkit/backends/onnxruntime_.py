@@ -27,7 +27,10 @@ class OnnxRuntime(Backend):
 
     type: Literal["onnxruntime"] = "onnxruntime"
 
-    model: str = Field(description="a folder with a graph and its tokenizer, or a file *.onnx")
+    model: str = Field(
+        description="a folder with a graph and its tokenizer, or a file *.onnx",
+        examples=["path/to/export"],
+    )
     file: str | None = Field(
         None, description="which graph, where the folder has several; relative to the folder"
     )

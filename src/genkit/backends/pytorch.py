@@ -27,7 +27,10 @@ class PyTorch(Backend):
 
     type: Literal["pytorch"] = "pytorch"
 
-    model: str = Field(description="a registered name, a local folder, a .gguf file or a hub id")
+    model: str = Field(
+        description="a registered name, a local folder, a .gguf file or a hub id",
+        examples=["smollm2"],
+    )
     dtype: Literal["float32", "float64", "bfloat16", "float16", "auto"] = Field(
         "float32", description="what weights are computed in; auto: as they are stored"
     )

@@ -36,6 +36,7 @@ PROJECT = "genkit"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks a function of a plugin: it implements the hook that has its name."""
 
 PART_HOOKS = {
     "backend": "genkit_register_backends",

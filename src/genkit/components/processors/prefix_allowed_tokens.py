@@ -46,7 +46,8 @@ class PrefixAllowedTokens(LogitsProcessor):
     may_allow: ClassVar[bool] = True
 
     function: SkipJsonSchema[Callable[..., Any]] | Annotated[str, Field(pattern=_PATH)] = Field(
-        description="a function (row, token_ids) -> ids, in recipes as `module:function`"
+        description="a function (row, token_ids) -> ids, in recipes as `module:function`",
+        examples=["my_module:my_function"],
     )
     if_none_left: Literal["forbid", "allow"] = Field(
         "forbid",

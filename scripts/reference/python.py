@@ -1,0 +1,93 @@
+"""The page of the Python names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import griffe
+
+from reference.markdown import as_is, prose, table
+from reference.undocumented import Undocumented
+
+_MET_BY_PARTS = (
+    "genkit.core.run.Run",
+    "genkit.core.state.GenerationState",
+    "genkit.core.contracts",
+    "genkit.components.base.Component",
+    "genkit.components.base.check_token_ids",
+)
+
+
+def python_page(modules: Sequence[str]) -> str:
+    """Every name that these modules offer, and what those who write parts meet.
+
+    Raises:
+        Undocumented: a module, class, function, method or value has no docstring.
+    """
+    paths = [*modules, *_MET_BY_PARTS]
+    lacks = [lack for path in paths for lack in _lacks(path, _read(path))]
+    if lacks:
+        raise Undocumented(lacks)
+    met = "\n\n".join(f"::: {path}" for path in _MET_BY_PARTS)
+    sections = [_section(_read(module)) for module in modules]
+    return "\n\n".join(["# Python", *sections, "## What parts meet", met])
+
+
+@functools.cache
+def _package(name: str) -> griffe.Object:
+    package = griffe.load(name)
+    assert isinstance(package, griffe.Object)
+    return package
+
+
+def _read(path: str) -> griffe.Object:
+    """A module, or what is in one, as the source has it; nothing is imported."""
+    package, _, rest = path.partition(".")
+    return _package(package)[rest] if rest else _package(package)
+
+
+def _section(module: griffe.Object) -> str:
+    offered = _offered(module)
+    blocks = [f"## {module.path}", prose(_docstring(module))]
+    blocks += [f"::: {value.canonical_path}" for value in offered.values() if not value.is_module]
+    rows = [
+        [f"`{module.path}.{name}`", as_is(_docstring(value).partition("\n")[0])]
+        for name, value in offered.items()
+        if value.is_module
+    ]
+    if rows:
+        blocks.append(table(["module", "what is there"], rows))
+    return "\n\n".join(blocks)
+
+
+def _offered(module: griffe.Object) -> dict[str, griffe.Object]:
+    """What the module has in `__all__`; its version speaks for itself."""
+    found = {}
+    for name in map(str, module.exports or ()):
+        value = module[name]
+        if not name.startswith("__"):
+            found[name] = value.final_target if isinstance(value, griffe.Alias) else value
+    return found
+
+
+def _docstring(found: griffe.Object) -> str:
+    return found.docstring.value if found.docstring else ""
+
+
+def _lacks(path: str, found: griffe.Object) -> Iterator[str]:
+    """Which of an object, what a module offers and the methods of a class says nothing."""
+    if not _docstring(found):
+        yield f"{path} has no docstring"
+    for name, inner in {**_offered(found), **_methods(found)}.items():
+        yield from _lacks(f"{path}.{name}", inner) if not inner.is_module else ()
+
+
+def _methods(found: griffe.Object) -> dict[str, Any]:
+    members = found.members.items() if found.is_class else ()
+    return {
+        name: member
+        for name, member in members
+        if not name.startswith("_") and (member.is_function or member.has_labels("property"))
+    }

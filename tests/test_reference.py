@@ -1,0 +1,310 @@
+"""The generated reference: it leaves nothing out, what it shows works, and no gap stays unseen."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import types
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import mkdocs.exceptions
+import mkdocs_hook
+import pluggy
+import pytest
+import typer
+from mkdocs.config.base import load_config
+from mkdocs.structure.files import Files
+from pydantic import BaseModel, Field
+from reference import Subjects, Undocumented, pages
+from reference.commands import shown, walk
+from reference.examples import example
+from reference.markdown import as_is, prose, table
+from reference.parts import file_name
+
+from genkit import Kit, errors
+from genkit.cli.settings import Settings
+from genkit.components.base import LogitsProcessor
+from genkit.errors import GenkitError
+from genkit.plugins import hookspecs
+from genkit.plugins.registry import PartEntry
+from genkit.recipes.schema import SECTIONS
+
+ROOT = Path(__file__).parent.parent
+SUBJECTS = Subjects()
+IN_RECIPES = [entry for entry in SUBJECTS.parts if entry.kind in SECTIONS.values()]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return pages(SUBJECTS)
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^##+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+
+
+# What is there.
+
+
+def test_every_part_has_a_section_and_a_line_in_the_index(made: dict[str, str]) -> None:
+    for entry in SUBJECTS.parts:
+        page = made[file_name(entry.kind)]
+        assert entry.name in headings(page)
+        assert f"| [`{entry.name}`](#{entry.name}) | {entry.summary}" in page
+        assert f"`{entry.name}`" in made["index.md"]
+
+
+def test_every_hook_error_and_command_has_a_section(made: dict[str, str]) -> None:
+    hooks = {name for name in vars(hookspecs) if name.startswith("genkit_")}
+    assert hooks <= set(headings(made["hooks.md"]))
+    known = [getattr(errors, name) for name in errors.__all__]
+    names = {e.__name__ for e in known if isinstance(e, type) and issubclass(e, GenkitError)}
+    assert names <= set(headings(made["errors.md"]))
+    assert {"genkit", "genkit generate", "genkit recipes diff"} <= set(
+        headings(made["command-line.md"])
+    )
+
+
+def test_every_offered_name_is_on_the_page_of_python(made: dict[str, str]) -> None:
+    import genkit.plugins
+    import genkit.testing
+
+    for module in (genkit, genkit.plugins, genkit.testing):
+        for name in module.__all__:
+            assert name == "__version__" or re.search(rf"[.]{name}\b", made["python.md"]), name
+
+
+def test_a_part_is_told_with_formula_example_options_and_promises(made: dict[str, str]) -> None:
+    [section] = re.findall(r"^## top_p\n.*?(?=^## )", made["logits-processors.md"], re.S | re.M)
+    assert "- ``above<=p``: one more where the mass is exactly p." in section
+    assert "```pycon\n>>> from genkit.testing import process\n" in section
+    assert "```yaml\nprocessors:\n  - {type: top_p, p: 0.8}\n```" in section
+    assert "| `p` | number, at least 0, at most 1<br>required | the mass to keep" in section
+    assert "| `min_keep` | integer, at least 1<br>default `1` | how many tokens" in section
+    assert "- The most probable token stays the most probable one (`keeps_argmax`)." in section
+
+
+def test_a_part_is_told_with_what_it_raises(made: dict[str, str]) -> None:
+    [section] = re.findall(r"^## bad_words\n.*?(?=^## )", made["logits-processors.md"], re.S | re.M)
+    assert (
+        "- It raises [`UnsupportedError`](errors.md#unsupportederror): there are words as text, "
+        "and no tokenizer." in section
+    )
+
+
+def test_the_grade_and_the_needs_of_a_cache_are_told_in_words(made: dict[str, str]) -> None:
+    [section] = re.findall(r"^## sink_window\n.*?(?=^## )", made["cache-managers.md"], re.S | re.M)
+    assert "- Grade `lossy`: it gives other logits; what is lost is measured." in section
+    assert "- It needs the capability `layers`:" in section
+
+
+def test_options_inside_options_are_listed(made: dict[str, str]) -> None:
+    assert "Options of a `SynthID`, `type: synthid`:" in made["logits-processors.md"]
+
+
+# What is shown works.
+
+
+@pytest.mark.parametrize("entry", IN_RECIPES, ids=lambda entry: f"{entry.kind}-{entry.name}")
+def test_a_recipe_with_the_shown_lines_can_be_read(entry: PartEntry, tmp_path: Path) -> None:
+    file = tmp_path / "shown.yaml"
+    backend = "" if entry.kind == "backend" else "backend: {type: pytorch, model: smollm2}\n"
+    file.write_text(f"version: 1\n{backend}{example(entry)}\n", encoding="utf-8")
+    recipe = Kit(entry_points=False).recipe(file).to_dict()
+    key = {kind: key for key, kind in SECTIONS.items()}[entry.kind]
+    parts = recipe[key] if isinstance(recipe[key], list) else [recipe[key]]
+    assert [part["type"] for part in parts] == [entry.name]
+
+
+def shown_lines() -> list[list[str]]:
+    lines = [line for context in walk(SUBJECTS.app) for line in shown(context).splitlines()]
+    commands = [shlex.split(piece) for line in lines for piece in re.split(r" [|<>] ", line)]
+    return [words for words in commands if words[:1] == ["genkit"]]
+
+
+@pytest.mark.parametrize("words", shown_lines(), ids=" ".join)
+def test_a_shown_command_has_these_arguments_and_options(words: Sequence[str]) -> None:
+    command: Any = typer.main.get_command(SUBJECTS.app)
+    context: Any = None
+    rest = list(words)
+    while hasattr(command, "commands"):
+        name = rest.pop(0)
+        context = command.make_context(
+            name, [], parent=context, obj=Settings(), resilient_parsing=True
+        )
+        command = command.commands[rest[0]]
+    command.make_context(rest[0], rest[1:], parent=context)  # it raises if a word is not known
+
+
+# A gap is seen.
+
+
+class Scheme(BaseModel):
+    strength: float = 1.0
+
+
+class Wordless(LogitsProcessor):
+    type: Literal["wordless"] = "wordless"
+
+
+class Undescribed(LogitsProcessor):
+    """Has an option that nobody describes."""
+
+    type: Literal["undescribed"] = "undescribed"
+    strength: float = 1.0
+
+
+class Nested(LogitsProcessor):
+    """Has an option inside an option that nobody describes."""
+
+    type: Literal["nested"] = "nested"
+    scheme: Scheme | None = Field(None, description="how")
+
+
+class Unshown(LogitsProcessor):
+    """Has an option that must be given, and no example."""
+
+    type: Literal["unshown"] = "unshown"
+    strength: float = Field(description="how much")
+
+
+def lacks_of(subjects: Subjects) -> list[str]:
+    with pytest.raises(Undocumented) as caught:
+        pages(subjects)
+    return list(caught.value.lacks)
+
+
+def with_part(part: type[LogitsProcessor]) -> Subjects:
+    name = part.type_name()
+    entry = PartEntry("logits_processor", name, SUBJECTS.parts[0].plugin, part)
+    return replace(SUBJECTS, parts=[*SUBJECTS.parts, entry])
+
+
+@pytest.mark.parametrize(
+    ("part", "lack"),
+    [
+        (Wordless, "logits processor wordless: its class has no docstring"),
+        (Undescribed, "logits processor undescribed: its option 'strength' has no description"),
+        (Nested, "logits processor nested: Scheme: its option 'strength' has no description"),
+        (
+            Unshown,
+            "logits processor unshown: no example has the option 'strength'; make one in the "
+            "docstring, or say Field(examples=[...])",
+        ),
+    ],
+)
+def test_a_part_that_is_not_documented_is_seen(part: type[LogitsProcessor], lack: str) -> None:
+    assert lacks_of(with_part(part)) == [lack]
+
+
+def test_a_hook_without_a_docstring_is_seen() -> None:
+    hooks = types.ModuleType("hooks")
+    vars(hooks).update(vars(hookspecs))
+
+    @pluggy.HookspecMarker("genkit")
+    def genkit_made_up(run: object) -> None: ...
+
+    hooks.genkit_made_up = genkit_made_up  # type: ignore[attr-defined]
+    assert lacks_of(replace(SUBJECTS, hooks=hooks)) == ["hook genkit_made_up: it has no docstring"]
+
+
+class SilentError(GenkitError):
+    pass
+
+
+class HelplessError(GenkitError):
+    """It is raised now and then."""
+
+
+class HiddenError(GenkitError):
+    """It is raised now and then.
+
+    What to do: nothing.
+    """
+
+
+@pytest.mark.parametrize(
+    ("error", "offered", "lack"),
+    [
+        (SilentError, True, "error SilentError: it has no docstring"),
+        (HelplessError, True, "error HelplessError: its docstring has no paragraph 'What to do:'"),
+        (HiddenError, False, "error HiddenError: it is not in genkit.errors.__all__"),
+    ],
+)
+def test_an_error_that_is_not_documented_is_seen(
+    error: type[GenkitError], offered: bool, lack: str
+) -> None:
+    module = types.ModuleType("genkit.errors")
+    vars(module).update(vars(errors))
+    vars(module)[error.__name__] = error
+    module.__all__ = [*errors.__all__, *[error.__name__] * offered]  # type: ignore[attr-defined]
+    assert lacks_of(replace(SUBJECTS, errors=module)) == [lack]
+
+
+def test_commands_and_options_that_are_not_documented_are_seen() -> None:
+    app = typer.Typer(name="genkit", help="Made up.", rich_markup_mode=None)
+
+    @app.command()
+    def silent(loud: Annotated[bool, typer.Option("--loud")] = False, word: str = "") -> None: ...
+
+    @app.command(epilog="\b\nExample:\n  genkit fine", help="Documented.")
+    def fine(loud: Annotated[bool, typer.Option("--loud", help="Aloud.")] = False) -> None: ...
+
+    assert lacks_of(replace(SUBJECTS, app=app)) == [
+        "command genkit silent: it has no help",
+        "command genkit silent: its epilog has no example",
+        "command genkit silent: option 'loud' has no help",
+        "command genkit silent: option 'word' has no help",
+    ]
+
+
+def test_names_that_are_not_documented_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made_up_module.py").write_text(
+        '"""Made up."""\n\n__all__ = ["LIMIT", "Thing", "call"]\n\n'
+        'LIMIT = 3\n\n\nclass Thing:\n    """Is there."""\n\n    def go(self): ...\n\n'
+        "\ndef call(): ...\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert lacks_of(replace(SUBJECTS, modules=["made_up_module"])) == [
+        "made_up_module.LIMIT has no docstring",
+        "made_up_module.Thing.go has no docstring",
+        "made_up_module.call has no docstring",
+    ]
+
+
+def test_all_gaps_are_told_at_once() -> None:
+    subjects = replace(with_part(Wordless), app=typer.Typer(name="genkit", callback=lambda: None))
+    assert [lack.partition(":")[0] for lack in lacks_of(subjects)] == [
+        "logits processor wordless",
+        "command genkit",
+    ]
+
+
+def test_a_gap_fails_the_build_of_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mkdocs_hook, "Subjects", lambda: with_part(Wordless))
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    with pytest.raises(mkdocs.exceptions.PluginError, match="wordless: its class has no docstring"):
+        mkdocs_hook.on_files(Files([]), config)
+
+
+# Markdown.
+
+
+def test_examples_and_literal_blocks_of_a_docstring_become_blocks() -> None:
+    docstring = "One line.\n\nAs here::\n\n    a = b\n\n>>> 1 + 1\n2"
+    assert prose(docstring) == "One line.\n\nAs here:\n\n    a = b\n\n```pycon\n>>> 1 + 1\n2\n```"
+
+
+def test_a_cell_is_one_line_and_may_hold_a_bar() -> None:
+    rows = [["one\ntwo | `three|four`"]]
+    assert table(["a"], rows) == "| a |\n| --- |\n| one two \\| `three|four` |"
+
+
+def test_signs_of_markdown_stand_for_themselves_outside_code() -> None:
+    assert as_is(r"2**3, <a>, \n and `2**3`") == r"2\*\*3, &lt;a>, \\n and `2**3`"
