@@ -320,3 +320,46 @@ def test_a_plugin_that_fails_at_its_commands_adds_none_and_loses_its_parts(find,
     assert find(plugins, "commands").parts == ()
     assert plugins.registry.names("sampler") == ["adaptive_p", "categorical", "greedy", "mirostat"]
     assert "RuntimeError: no" in caplog.text
+
+
+# Versions of the contracts.
+
+
+@pytest.mark.parametrize("stated", [">=1.0", ">=1,<2", "==1.*", "~=1.0", ""])
+def test_one_that_works_with_this_version_is_loaded(stated):
+    plugin = SimpleNamespace(name="x", genkit_api=stated, genkit_step=hookimpl(lambda run: None))
+    plugin.genkit_step.__name__ = "genkit_step"
+    PluginManager([plugin], entry_points=False)
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        (">=2", "works with version >=2 of genkit's plugin API, and this genkit has 1.0"),
+        ("<1", "works with version <1 of genkit's plugin API"),
+        ("new", "its genkit_api is 'new'; versions are written as a text like"),
+        (2, "its genkit_api is 2; versions are written"),
+    ],
+)
+def test_one_for_another_version_is_left_out_alone(install, find, caplog, stated, message):
+    """Before its hooks are looked at, which may be those of the other version."""
+    install("good", GOOD.format(name="x"))
+    misspelt = GOOD.format(name="y").replace("samplers", "new")
+    install("other", f"{misspelt}\n    genkit_api = {stated!r}")
+    plugins = PluginManager()
+    assert "x" in plugins.registry.names("sampler")
+    assert find(plugins, "other").state == "broken"
+    [record] = caplog.records
+    assert "plugin 'other' (lm-genkit-other 1.0) is left out" in record.getMessage()
+    assert message in record.getMessage()
+
+
+def test_one_that_is_slow_to_import_is_loaded_and_named(install, find, caplog, monkeypatch):
+    monkeypatch.setattr(manager, "SLOW", 0.05)
+    install("good", GOOD.format(name="x"))
+    install("slow", GOOD.format(name="y") + "\n    import time; time.sleep(0.1)")
+    plugins = PluginManager()
+    assert {"x", "y"} <= set(plugins.registry.names("sampler"))
+    assert find(plugins, "slow").seconds >= 0.1 > find(plugins, "good").seconds
+    messages = [record.getMessage() for record in caplog.records]
+    assert [each for each in messages if "plugin 'slow' (lm-genkit-slow 1.0) took" in each]

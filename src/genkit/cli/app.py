@@ -6,29 +6,43 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from genkit.cli import (
-    chat,
-    doctor,
-    errors,
-    export,
-    generate,
-    options,
-    parts,
-    plugins,
-    recipes,
-    score,
-    verify,
-)
+from genkit.cli import errors, options
 from genkit.cli.plugin_commands import plugin_commands
 from genkit.cli.settings import Settings, settings_of
 
 _ORDER = ("generate", "chat", "score", "verify", "export", "parts", "recipes", "plugins", "doctor")
+
+
+class _OwnCommands(Mapping[str, Any]):
+    """Our own commands by name; each is in the module of its name, imported when it is asked for.
+
+    What the other commands need is most of what a short one would wait for.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ORDER)
+
+    def __len__(self) -> int:
+        return len(_ORDER)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _ORDER:
+            raise KeyError(name)
+        if name not in self._made:
+            holder = typer.Typer(rich_markup_mode=None)
+            import_module(f"genkit.cli.{name}").add_to(holder)
+            self._made[name] = typer.main.get_group(holder).commands[name]
+        return self._made[name]
 
 
 class Commands(TyperGroup):
@@ -39,6 +53,10 @@ class Commands(TyperGroup):
     """
 
     _plugins: dict[str, Any] | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _OwnCommands()  # type: ignore[assignment]  # nothing is ever added
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names for the help, ours first."""
@@ -95,10 +113,6 @@ def _genkit(
     debug: options.Debug = False,
 ) -> None:
     """Generate text with language models, from parts that plug together."""
-
-
-for module in (generate, chat, score, verify, export, parts, recipes, plugins, doctor):
-    module.add_to(app)
 
 
 def run(argv: Sequence[str] | None) -> int:

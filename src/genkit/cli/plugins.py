@@ -13,6 +13,7 @@ import typer
 from genkit.cli import options, plugin_check, plugin_new
 from genkit.cli.output import print_json, print_table
 from genkit.cli.settings import settings_of
+from genkit.plugins.hookspecs import OBSERVATION_HOOKS
 
 if TYPE_CHECKING:
     from genkit.plugins.plugin import Plugin
@@ -73,6 +74,8 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "state": plugin.state,
         "cause": plugin.cause or None,
         "parts": [{"kind": kind, "name": name} for kind, name in plugin.parts],
+        "watches_runs": any(map(plugin.implements, OBSERVATION_HOOKS)),
+        "adds_commands": plugin.implements("genkit_register_commands"),
         "load_seconds": plugin.seconds,
     }
 
@@ -99,9 +102,13 @@ def _parts(plugin: dict[str, Any]) -> str:
     """What it brings, counted where it is much."""
     parts = plugin["parts"]
     if len(parts) <= 4:
-        return ", ".join(f"{p['kind'].replace('_', ' ')} {p['name']}" for p in parts) or "-"
-    counts = Counter(p["kind"] for p in parts)
-    return ", ".join(_count(kind, count) for kind, count in counts.items())
+        words = [f"{p['kind'].replace('_', ' ')} {p['name']}" for p in parts]
+    else:
+        counts = Counter(p["kind"] for p in parts)
+        words = [_count(kind, count) for kind, count in counts.items()]
+    others = {"watches_runs": "an observer", "adds_commands": "commands"}
+    words += [word for key, word in others.items() if plugin[key]]
+    return ", ".join(words) or "-"
 
 
 def _count(kind: str, count: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genkit.components.misfits import misfits
 from genkit.core import contracts
@@ -29,6 +29,8 @@ class Component(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: ClassVar[str]
+    plugin: ClassVar[str] = ""
+    """The plugin that brought it, which errors name; set where it is registered."""
     type: str
 
     def __init__(self, /, *unnamed: Any, **options: Any) -> None:
@@ -207,15 +209,14 @@ class Decoder(Component):
 
 
 class Context(Component):
-    """Base of the parts that turn a prompt into ids.
-
-    Options:
-        overflow: what happens to a prompt that does not fit into the model's context: `error`, or
-            `truncate_left`, which drops the oldest ids.
-    """
+    """Base of the parts that turn a prompt into ids."""
 
     kind: ClassVar[str] = "context"
-    overflow: Literal["error", "truncate_left"] = "error"
+    overflow: Literal["error", "truncate_left"] = Field(
+        "error",
+        description="what happens to a prompt that does not fit into the model's context: `error`, "
+        "or `truncate_left`, which drops the oldest ids",
+    )
 
     def encode(self, prompt: Any, tokenizer: Any) -> list[int]:
         """The ids of a prompt.

@@ -146,4 +146,6 @@ class _Binder:
 
 
 def _label(key: str, part: Any) -> str:
-    return f"{key} ({contracts.name_of(part)})"
+    plugin = getattr(part, "plugin", "")
+    origin = f", of the plugin {plugin!r}" if plugin else ""
+    return f"{key} ({contracts.name_of(part)}{origin})"

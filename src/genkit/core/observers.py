@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -10,6 +11,8 @@ from genkit.core.contracts import name_of
 from genkit.core.result import Result, Step, Steps
 from genkit.core.run import Run
 from genkit.errors import PartError
+
+logger = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -46,57 +49,76 @@ def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
     An exception leaves with `partial_results`.
     """
     run = record.run
-    see_step = _functions(observers, "genkit_step")
+    watchers = [_Watcher(observer) for observer in observers]
+    see_step = [watcher for watcher in watchers if watcher.has("genkit_step")]
     try:
         with closing(steps):
-            _notify(observers, "genkit_run_started", run)
-            for step in steps:
+            _tell(watchers, "genkit_run_started", run)
+            for index, step in enumerate(steps):
                 record.add(step)
-                for see in see_step:
-                    see(run, step)
+                for watcher in see_step:
+                    watcher.tell("genkit_step", run, step, where=f"step {index}: ")
                 yield step
-        _notify(observers, "genkit_run_finished", run, record.results())
+        _tell(watchers, "genkit_run_finished", run, record.results())
     except GeneratorExit:
-        _notify(observers, "genkit_run_finished", run, record.results())
+        _tell(watchers, "genkit_run_finished", run, record.results())
         raise
     except BaseException as error:
         unfinished = "error" if isinstance(error, Exception) else "cancelled"
         error.partial_results = record.results(unfinished)  # type: ignore[attr-defined]
-        _notify_of_failure(observers, run, error)
+        for second in _told(watchers, "genkit_run_failed", run, error):
+            error.add_note(str(second))  # it must not hide what went wrong in the run
         raise
 
 
-def _notify_of_failure(observers: Sequence[Any], run: Run, error: BaseException) -> None:
-    """Tell everybody; what goes wrong in telling must not hide what went wrong in the run."""
-    for function in _functions(observers, "genkit_run_failed"):
+class _Watcher:
+    """An observer in one run.
+
+    One that nobody asked for by name, as it came with an installed plugin, harms no run: if it
+    raises, there is a warning, and it sees no more of the run. Its attribute `installed` says so.
+    """
+
+    def __init__(self, observer: Any) -> None:
+        self.observer = observer
+        self.is_out = False
+
+    def has(self, hook: str) -> bool:
+        return getattr(self.observer, hook, None) is not None
+
+    def tell(self, hook: str, *arguments: Any, where: str = "") -> None:
+        """Call a function of the observer, if it has it; what it raises names the observer.
+
+        Raises:
+            PartError: it raised.
+        """
+        if self.is_out or not self.has(hook):
+            return
         try:
-            function(run, error)
-        except PartError as second:
-            error.add_note(str(second))
-
-
-def _functions(observers: Sequence[Any], name: str) -> list[Callable[..., None]]:
-    functions = ((observer, getattr(observer, name, None)) for observer in observers)
-    return [
-        _naming(observer, name, function)
-        for observer, function in functions
-        if function is not None
-    ]
-
-
-def _naming(observer: Any, hook: str, function: Callable[..., None]) -> Callable[..., None]:
-    """The same function; what it raises names the observer."""
-
-    def call(*arguments: Any) -> None:
-        try:
-            function(*arguments)
+            getattr(self.observer, hook)(*arguments)
         except Exception as error:
             what = f"raised {type(error).__name__} in {hook}: {error}"
-            raise PartError(f"the observer {name_of(observer)!r} {what}") from error
+            message = f"{where}the observer {name_of(self.observer)!r} {what}"
+            if not getattr(self.observer, "installed", False):
+                raise PartError(message) from error
+            self.is_out = True
+            logger.warning("%s; it sees no more of this run", message)
 
-    return call
+
+def _tell(watchers: Sequence[_Watcher], hook: str, *arguments: Any) -> None:
+    """Tell all of them; then raise what the first of them raised."""
+    errors = _told(watchers, hook, *arguments)
+    for second in errors[1:]:
+        errors[0].add_note(str(second))
+    if errors:
+        raise errors[0]
 
 
-def _notify(observers: Sequence[Any], name: str, *arguments: Any) -> None:
-    for function in _functions(observers, name):
-        function(*arguments)
+def _told(watchers: Sequence[_Watcher], hook: str, *arguments: Any) -> list[PartError]:
+    """Tell all of them; what they raised."""
+    errors = []
+    for watcher in watchers:
+        try:
+            watcher.tell(hook, *arguments)
+        except PartError as error:
+            errors.append(error)
+    return errors

@@ -10,7 +10,8 @@ the hooks. This package is the only place that knows pluggy, and importing it is
         return [lazy("calm", "genkit_calm.parts:Calm", summary="Lowers what shouts.")]
 """
 
+from genkit.plugins.api import API_VERSION
 from genkit.plugins.hookspecs import hookimpl
 from genkit.plugins.lazy import Lazy, lazy
 
-__all__ = ["Lazy", "hookimpl", "lazy"]
+__all__ = ["API_VERSION", "Lazy", "hookimpl", "lazy"]

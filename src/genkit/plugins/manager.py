@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from genkit.errors import PluginError
+from genkit.plugins.api import check_api
 from genkit.plugins.discovery import (
     DISABLE_VARIABLE,
     built_in_plugin,
@@ -22,6 +23,9 @@ from genkit.plugins.plugin import Plugin, one_line
 from genkit.plugins.registry import Registry
 
 _logger = logging.getLogger("genkit.plugins")
+
+SLOW = 1.0
+"""After how many seconds of loading a plugin is warned about."""
 
 
 class PluginManager:
@@ -64,14 +68,16 @@ class PluginManager:
         """One observer for each plugin that watches runs, with the functions it implements.
 
         A function that a plugin does not implement is not there, so that a pipeline which nobody
-        watches can see so, once.
+        watches can see so, once. One of an installed plugin is marked as `installed`: nobody has
+        asked for it by name, and its errors end no run.
         """
         observers = []
         for plugin in self._plugins:
             calls = {hook: _implementation(plugin, hook) for hook in OBSERVATION_HOOKS}
             present = {hook: _by_position(call) for hook, call in calls.items() if call is not None}
             if present:
-                observers.append(SimpleNamespace(name=plugin.name, **present))
+                installed = plugin.source == "distribution"
+                observers.append(SimpleNamespace(name=plugin.name, installed=installed, **present))
         return observers
 
     def register_commands(self, app: Any) -> None:
@@ -92,7 +98,9 @@ class PluginManager:
         for other in self._plugins:
             if other.name == plugin.name and other.state == "loaded":
                 raise PluginError(f"two plugins have one name: {other} and {plugin}")
-        hooks = hooks_of(plugin, plugin.load())
+        module = plugin.load()
+        check_api(module)  # first of all: what else is wrong may be no more than that
+        hooks = hooks_of(plugin, module)
         entries = entries_of(plugin, hooks)
         self.registry.add(entries)
         plugin.parts = tuple((entry.kind, entry.name) for entry in entries)
@@ -116,6 +124,12 @@ class PluginManager:
             )
         finally:
             plugin.seconds += time.perf_counter() - began
+        if plugin.state == "loaded" and plugin.seconds > SLOW:
+            _warn_once(
+                f"{plugin} took {plugin.seconds:.1f} s to load, before any of it is used; its "
+                "author can import what is heavy in the modules that lazy(...) names "
+                f"({DISABLE_VARIABLE}={self._only_name_of(plugin)} leaves it out)"
+            )
 
     def _only_name_of(self, plugin: Plugin) -> str:
         """A name that disables this plugin and no other."""
@@ -133,8 +147,7 @@ class PluginManager:
 
 def _implementation(plugin: Plugin, hook: str) -> Callable[..., Any] | None:
     """Calls a hook of this plugin, or None if the plugin does not implement it."""
-    caller = getattr(plugin.hooks.hook, hook) if plugin.hooks is not None else None
-    return caller if caller is not None and caller.get_hookimpls() else None
+    return getattr(plugin.hooks.hook, hook) if plugin.hooks and plugin.implements(hook) else None
 
 
 def _by_position(hook: Any) -> Callable[..., None]:

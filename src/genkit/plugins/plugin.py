@@ -42,6 +42,10 @@ class Plugin:
     def __str__(self) -> str:
         return f"plugin {self.name!r} ({self.origin})"
 
+    def implements(self, hook: str) -> bool:
+        """Whether it is loaded and has a function for this hook."""
+        return self.hooks is not None and bool(getattr(self.hooks.hook, hook).get_hookimpls())
+
     @property
     def origin(self) -> str:
         """Where it comes from, in words: `lm-genkit-x 1.0`, `path/x.py`, `an object of class X`."""

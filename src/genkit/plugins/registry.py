@@ -62,11 +62,13 @@ class PartEntry(Entry):
         Raises:
             PluginError: the class cannot be imported, or is not what it was announced as.
         """
-        if not isinstance(self.target, Lazy):
-            return self.target
-        part_class = self._import(self.target)
-        if part_class.type_name() != self.name:
-            raise self._unusable(f"its class is called {part_class.type_name()!r}")
+        part_class = self.target
+        if isinstance(part_class, Lazy):
+            part_class = self._import(part_class)
+            if part_class.type_name() != self.name:
+                raise self._unusable(f"its class is called {part_class.type_name()!r}")
+        if self.plugin.source != "built-in":
+            part_class.plugin = self.plugin.name
         return part_class
 
     def _import(self, target: Lazy) -> type[Component]:

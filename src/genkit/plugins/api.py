@@ -1,0 +1,42 @@
+"""The version of what plugins build on, and which versions a plugin works with."""
+
+from __future__ import annotations
+
+from genkit.errors import PluginError
+
+__all__ = ["API_VERSION", "check_api"]
+
+API_VERSION = "1.0"
+"""The version of the hooks, the base classes and the contracts of parts.
+
+The second number grows when something is added, and the first when a plugin may have to change.
+"""
+
+
+def check_api(plugin: object) -> None:
+    """Refuse a plugin that says that it works with other versions.
+
+    A plugin may say so as ``genkit_api = ">=1.2,<2"``, in the notation of dependencies (PEP 440).
+
+    Args:
+        plugin: its module or object.
+
+    Raises:
+        PluginError: it names other versions, or none that can be read.
+    """
+    wanted = getattr(plugin, "genkit_api", None)
+    if wanted is None:
+        return
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # for those who ask only
+
+    try:
+        fits = SpecifierSet(wanted).contains(API_VERSION)
+    except (InvalidSpecifier, TypeError, AttributeError):
+        raise PluginError(
+            f"its genkit_api is {wanted!r}; versions are written as a text like '>=1.0,<2'"
+        ) from None
+    if not fits:
+        raise PluginError(
+            f"it works with version {wanted} of genkit's plugin API, and this genkit has "
+            f"{API_VERSION}; install a version of the plugin that fits, or another genkit"
+        )

@@ -1,0 +1,126 @@
+"""A part that does what it must not is named with plugin and step, and harms nobody else."""
+
+import pytest
+
+from genkit import Kit
+from genkit.errors import EmptyRowError, PartError
+
+PROCESSOR = '''
+    from typing import Literal
+
+    from genkit.components.base import LogitsProcessor
+    from genkit.plugins import hookimpl
+
+    class Bad(LogitsProcessor):
+        """Does what it must not, at step 7."""
+
+        type: Literal["bad"] = "bad"
+
+        def __call__(self, state, logits):
+            return logits if int(state.num_generated[0]) != 7 else {does}
+
+    @hookimpl
+    def genkit_register_logits_processors():
+        return [Bad]
+'''
+
+DOES = {
+    "logits[:, :5]": r"returned float32 \[1, 5\]",
+    "logits.mul_(2)": "wrote into the logits",
+    "1 / 0": "raised ZeroDivisionError",
+}
+
+OBSERVER = """
+    from genkit.plugins import hookimpl
+
+    seen = []
+
+    @hookimpl
+    def {hook}(run{more}):
+        seen.append(1)
+        if len(seen) > {limit}:
+            raise ValueError("no more")
+"""
+
+
+def recipe(*processors: str) -> dict:
+    return {
+        "version": 1,
+        "backend": {"type": "tiny"},
+        "processors": [{"type": name} for name in processors],
+        "sampler": {"type": "greedy"},
+        "stop_criteria": [{"type": "max_new_tokens", "limit": 9}],
+    }
+
+
+TINY = '''
+    from typing import Literal
+
+    from genkit.backends.base import Backend
+    from genkit.plugins import hookimpl
+    from genkit.testing import TinyModel
+
+    class Tiny(Backend):
+        """A small model."""
+
+        type: Literal["tiny"] = "tiny"
+
+        def load(self, **options):
+            return TinyModel()
+
+    @hookimpl
+    def genkit_register_backends():
+        return [Tiny]
+'''
+
+
+@pytest.fixture
+def answer(install):
+    """What the tiny model says with some processors."""
+    install("tiny", TINY)
+    return lambda *processors: Kit().build(recipe(*processors)).generate([1, 2, 3]).token_ids
+
+
+@pytest.mark.parametrize("does", DOES)
+def test_a_processor_is_named_with_plugin_and_step(install, answer, does):
+    expected = answer()
+    install("unruly", PROCESSOR.format(does=does))
+    assert answer() == expected
+    found = rf"step 7: processors.0 \(bad, of the plugin 'unruly'\) {DOES[does]}"
+    with pytest.raises(PartError, match=found) as caught:
+        answer("bad")
+    [partial] = caught.value.partial_results
+    assert partial.token_ids == expected[:7]
+
+
+def test_a_processor_that_forbids_everything_is_named(install, answer):
+    expected = answer()
+    install("unruly", PROCESSOR.format(does="logits - float('inf')"))
+    assert answer() == expected
+    with pytest.raises(EmptyRowError, match=r"step 7: .*\(bad, of the plugin 'unruly'\)"):
+        answer("bad")
+
+
+@pytest.mark.parametrize(
+    ("hook", "more", "limit", "where"),
+    [
+        ("genkit_run_started", "", 0, "the observer 'nosy' raised"),
+        ("genkit_step", ", step", 7, "step 7: the observer 'nosy' raised"),
+        ("genkit_run_finished", ", result", 0, "the observer 'nosy' raised"),
+    ],
+)
+def test_an_observer_that_was_only_installed_ends_no_run(
+    install, answer, caplog, tmp_path, hook, more, limit, where
+):
+    expected = answer()
+    module = install("nosy", OBSERVER.format(hook=hook, more=more, limit=limit))
+    assert answer() == expected
+    [record] = caplog.records
+    message = f"{where} ValueError in {hook}: no more; it sees no more of this run"
+    assert record.getMessage() == message
+    # Whoever asks for it by name gets the error.
+    path = tmp_path / "given.py"
+    path.write_text(module.read_text())
+    pipeline = Kit(plugins=[path]).build(recipe())
+    with pytest.raises(PartError, match=f"{where.replace('nosy', 'given')} ValueError in {hook}"):
+        pipeline.generate([1, 2, 3])
