@@ -36,7 +36,10 @@ def remark(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as it needs to be, or as the terminal is."""
+    """A table: on a terminal as wide as that is, elsewhere without a broken line, for `grep`."""
+    if not is_terminal(sys.stdout):
+        typer.echo("\n".join(_lines(columns, rows)))  # without rich, which takes a while to import
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -47,20 +50,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    console.width = max(console.width, _natural_width(columns, rows))
-    with console.capture() as captured:
-        console.print(table)
-    typer.echo("\n".join(map(str.rstrip, captured.get().splitlines())))
+    Console(highlight=False).print(table)
 
 
-def _natural_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """What a table takes in which no line is broken, so that `grep` finds whole ones."""
+def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    return sum(widths) + 3 * len(widths)
+    gap = " " * 3
+    for i, row in enumerate([columns, *rows]):
+        yield gap.join(map(str.ljust, row, widths)).rstrip()
+        if i == 0:
+            yield "─" * (sum(widths) + len(gap) * (len(widths) - 1))
 
 
 @contextmanager

@@ -56,7 +56,10 @@ def list_plugins(
 
     The variable GENKIT_DISABLE_PLUGINS names plugins that are not loaded, separated by commas.
     """
-    plugins = [describe(each) for each in settings_of(ctx).kit().plugins]
+    # No `Kit`: it brings what reads recipes, and nobody waits for a list.
+    from genkit.plugins.manager import PluginManager
+
+    plugins = [describe(each) for each in PluginManager(settings_of(ctx).plugins)]
     if json:
         print_json(plugins)
     else:

@@ -124,7 +124,9 @@ class PluginManager:
             )
         finally:
             plugin.seconds += time.perf_counter() - began
-        if plugin.state == "loaded" and plugin.seconds > SLOW:
+        # One that was handed over is about to be used.
+        is_installed = plugin.source == "distribution" and plugin.state == "loaded"
+        if is_installed and plugin.seconds > SLOW:
             _warn_once(
                 f"{plugin} took {plugin.seconds:.1f} s to load, before any of it is used; its "
                 "author can import what is heavy in the modules that lazy(...) names "
