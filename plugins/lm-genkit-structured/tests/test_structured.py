@@ -236,5 +236,7 @@ def test_a_row_with_a_token_that_another_part_has_forced_fails_by_name(wanting: 
         return logits if state.num_generated[0] else forced
 
     made = Pipeline(wanting(b"a"), processors=[Structured(regex="a+"), force_z])
-    with pytest.raises(EmptyRowError, match=r"row 0, step 1: after processors\.0 \(structured\b.*\)"):
+    with pytest.raises(
+        EmptyRowError, match=r"row 0, step 1: after processors\.0 \(structured\b.*\)"
+    ):
         made.generate("x", max_new_tokens=5)
