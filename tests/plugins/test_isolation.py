@@ -1,5 +1,6 @@
 """A plugin that fails costs its own parts, and nothing else."""
 
+import pickle
 import re
 import sys
 from types import SimpleNamespace
@@ -264,6 +265,35 @@ def test_a_single_file_is_a_plugin(tmp_path):
     plugins = PluginManager([str(path)], entry_points=False)
     assert plugins.registry.part_class("logits_processor", "calm")().factor == 0.7
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_two_kits_load_gives_one_class_until_it_is_changed(tmp_path):
+    """A class whose module has been replaced could not be pickled."""
+    path = tmp_path / "one.py"
+    source = """
+from typing import Literal
+from genkit.components.base import Sampler
+from genkit.plugins import hookimpl
+
+class One(Sampler):
+    \"\"\"Draws nothing.\"\"\"
+
+    type: Literal["one"] = "one"
+
+@hookimpl
+def genkit_register_samplers():
+    return [One]
+"""
+    path.write_text(source)
+    first, second = (
+        PluginManager([path], entry_points=False).registry.part_class("sampler", "one")
+        for _ in range(2)
+    )
+    assert first is second
+    assert pickle.loads(pickle.dumps(first())) == second()
+    path.write_text(source + "\n")
+    registry = PluginManager([path], entry_points=False).registry
+    assert registry.part_class("sampler", "one") is not first
 
 
 def test_a_file_that_fails_is_an_error_and_leaves_no_module(tmp_path):

@@ -76,19 +76,24 @@ def _from_entry_point(entry_point: EntryPoint) -> Plugin:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Run a file as a module.
+    """Run a file as a module; one that is as it was before is run once.
 
     Compiled here and not by the import system, whose bytecode cache would take a file edited twice
-    within a second for the old one. Pydantic and dataclasses look their module up in `sys.modules`.
+    within a second for the old one. Pydantic, dataclasses and pickle look their module up in
+    `sys.modules`.
     """
     if not path.is_file():
         raise PluginError(f"there is no plugin file {str(path)!r}")
     name = f"genkit_plugin_{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
+    source = path.read_bytes()
+    before = sys.modules.get(name)
+    if before is not None and vars(before).get("__source__") == source:
+        return before
     module = ModuleType(name)
-    module.__file__ = str(path)
+    vars(module).update(__file__=str(path), __source__=source)
     sys.modules[name] = module
     try:
-        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+        exec(compile(source, str(path), "exec"), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise
