@@ -23,6 +23,7 @@ from reference.commands import shown, walk
 from reference.examples import example
 from reference.markdown import as_is, prose, table
 from reference.parts import file_name
+from reference.python import MET_BY_PARTS
 
 from genkit import Kit, errors
 from genkit.cli.settings import Settings
@@ -308,3 +309,23 @@ def test_a_cell_is_one_line_and_may_hold_a_bar() -> None:
 
 def test_signs_of_markdown_stand_for_themselves_outside_code() -> None:
     assert as_is(r"2**3, <a>, \n and `2**3`") == r"2\*\*3, &lt;a>, \\n and `2**3`"
+
+
+# What plugins build on.
+
+OPEN = ("genkit", "genkit.backends", "genkit.components.base", "genkit.errors")
+SOURCES = sorted(
+    [
+        *ROOT.glob("plugins/*/src/**/*.py"),
+        *ROOT.glob("src/genkit/scaffold/templates/**/*.py.jinja"),
+    ]
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_packages_and_templates_import_what_the_page_shows_and_nothing_else(path: Path) -> None:
+    imports = re.findall(r"^ *from (genkit(?:\.\w+)*) import (.+)$", path.read_text(), re.MULTILINE)
+    for module, names in imports:
+        for name in names.partition("#")[0].split(", "):
+            shown = {f"{module}.{name}".strip(), module} & {*MET_BY_PARTS, *SUBJECTS.modules, *OPEN}
+            assert shown or f"{module}.{name}" == "genkit.core.contracts", (module, name)

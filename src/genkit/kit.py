@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from genkit.core.settings import KeyPath
-from genkit.errors import GenkitError, UnknownNameError
+from genkit.errors import GenkitError, ModelLoadError, UnknownNameError
 from genkit.plugins.manager import PluginManager
 from genkit.plugins.registry import PartEntry, Registry
 from genkit.recipes.load import RecipeSource, load
@@ -102,7 +102,15 @@ class Kit:
             UnknownNameError: the model is neither a place nor a registered name.
         """
         with self._hints():
-            return backend.load(models=self.registry.models(), progress=progress)
+            try:
+                return backend.load(models=self.registry.models(), progress=progress)
+            except (GenkitError, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                from genkit.core.contracts import place_of  # it brings torch, which is there by now
+
+                what = f"raised {type(error).__name__}: {error}"
+                raise ModelLoadError(f"{place_of('backend', backend)} {what}") from error
 
     def export(
         self,

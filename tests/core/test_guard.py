@@ -182,7 +182,7 @@ class BadBound(BadReport):
     [
         ({"processors": [Broken()]}, r"processors.0 \(broken\) raised KeyError: 'x' when it was"),
         ({"stop_criteria": [BadReport()]}, r"step 0: stop_criteria.0 \(bad\) raised KeyError in"),
-        ({"stop_criteria": [BadBound()]}, "bad raised KeyError: 'x' in `bound`"),
+        ({"stop_criteria": [BadBound()]}, r"stop_criteria \(bad\) raised KeyError: 'x' in `bound`"),
     ],
 )
 def test_other_methods_that_raise_are_named_too(parts: dict, message: str) -> None:

@@ -1,9 +1,11 @@
 """A part that does what it must not is named with plugin and step, and harms nobody else."""
 
+import re
+
 import pytest
 
 from genkit import Kit
-from genkit.errors import EmptyRowError, PartError
+from genkit.errors import EmptyRowError, GenkitError, PartError
 
 PROCESSOR = '''
     from typing import Literal
@@ -58,7 +60,7 @@ TINY = '''
 
     from genkit.backends.base import Backend
     from genkit.plugins import hookimpl
-    from genkit.testing import TinyModel
+    from genkit.testing import ByteTokenizer, TinyModel
 
     class Tiny(Backend):
         """A small model."""
@@ -66,7 +68,7 @@ TINY = '''
         type: Literal["tiny"] = "tiny"
 
         def load(self, **options):
-            return TinyModel()
+            return TinyModel(tokenizer=ByteTokenizer())
 
     @hookimpl
     def genkit_register_backends():
@@ -124,3 +126,102 @@ def test_an_observer_that_was_only_installed_ends_no_run(
     pipeline = Kit(plugins=[path]).build(recipe())
     with pytest.raises(PartError, match=f"{where.replace('nosy', 'given')} ValueError in {hook}"):
         pipeline.generate([1, 2, 3])
+
+
+ELSEWHERE = """
+    from typing import Literal
+
+    from genkit.backends.base import Backend
+    from genkit.components.base import CacheManager, Context, Decoder, LogitsProcessor
+    from genkit.plugins import hookimpl
+    from genkit.testing import TinyModel
+
+    class BadBackend(Backend):
+        type: Literal["bad"] = "bad"
+
+        def load(self, **options):
+            return {}["load"]
+
+    class BadContext(Context):
+        type: Literal["bad"] = "bad"
+
+        def encode(self, prompt, tokenizer):
+            return {}["encode"] if prompt == "x" else prompt
+
+    class BadDecoder(Decoder):
+        type: Literal["bad"] = "bad"
+
+        def __call__(self, *parts):
+            yield {}["step"]
+
+    class BadManager(CacheManager):
+        type: Literal["bad"] = "bad"
+
+        def supports(self, model):
+            return {}["supports"]
+
+    class Reorders:
+        name = "bad"
+
+        def __call__(self, state, logits):
+            return logits
+
+        def reorder(self, indices):
+            return {}["reorder"]
+
+    class BadProcessor(LogitsProcessor):
+        type: Literal["bad"] = "bad"
+
+        def bind(self, run):
+            return Reorders()
+
+    @hookimpl
+    def genkit_register_backends():
+        return [BadBackend]
+
+    @hookimpl
+    def genkit_register_contexts():
+        return [BadContext]
+
+    @hookimpl
+    def genkit_register_decoders():
+        return [BadDecoder]
+
+    @hookimpl
+    def genkit_register_cache_managers():
+        return [BadManager]
+
+    @hookimpl
+    def genkit_register_logits_processors():
+        return [BadProcessor]
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"backend": {"type": "bad"}}, "backend {} raised KeyError: 'load'"),
+        ({"context": {"type": "bad"}}, "context {} raised KeyError in `encode`: 'encode'"),
+        ({"decoder": {"type": "bad"}}, "decoder {} raised KeyError: 'step'"),
+        ({"cache": {"type": "bad"}}, "cache {} raised KeyError in `supports`: 'supports'"),
+        ({"processors": [{"type": "bad"}]}, "processors.0 {} raised KeyError in `reorder`"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_part_is_named_wherever_it_raises(install, said, message):
+    install("tiny", TINY)
+    install("unruly", ELSEWHERE)
+    ends = [{"type": "stop_token_ids", "token_ids": [*range(0, 32, 2)]}]
+    ends += recipe()["stop_criteria"]
+    said = {**recipe(), "stop_criteria": ends, **said}
+    named = re.escape(message.format("(bad, of the plugin 'unruly')"))
+    with pytest.raises(GenkitError, match=named):
+        Kit().build(said).generate(["x", "x"] if "context" in said else [[1, 2, 3], [2, 5]])
+
+
+def test_a_context_that_gives_no_ids_is_named(install):
+    install("tiny", TINY)
+    install("unruly", ELSEWHERE)
+    pipeline = Kit().build({**recipe(), "context": {"type": "bad"}})
+    with pytest.raises(PartError, match=r"context \(bad, .*it gave str, not a list of ids"):
+        pipeline.generate("letters")

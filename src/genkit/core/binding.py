@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +44,16 @@ class Parts:
         return BoundParts(
             run=run,
             decoder=bind(self.decoder, "decoder"),
-            manager=GuardedManager(bind(self.cache, "cache"), _label("cache", self.cache)),
+            manager=GuardedManager(
+                bind(self.cache, "cache"), contracts.place_of("cache", self.cache)
+            ),
             processors=[
                 GuardedProcessor(bound, label)
                 for bound, label in bind.all(self.processors, "processors")
             ],
-            sampler=GuardedSampler(bind(self.sampler, "sampler"), _label("sampler", self.sampler)),
+            sampler=GuardedSampler(
+                bind(self.sampler, "sampler"), contracts.place_of("sampler", self.sampler)
+            ),
             stop_criteria=[
                 *(
                     GuardedStopCriterion(bound, label)
@@ -82,9 +87,22 @@ class BoundParts:
         run.clock.start()
         rng = RowRandom(run.seeds, run.samples, run.device)
         state = GenerationState(run.prompts, run.limits, rng, run.rows, run.device)
-        return self.decoder(
+        steps = self.decoder(
             model, self.manager, self.processors, self.sampler, self.stop_criteria, state
         )
+        return _named(steps, self.decoder) if getattr(self.decoder, "plugin", "") else steps
+
+
+def _named(steps: Steps, decoder: Any) -> Steps:
+    """The same steps; what goes wrong in a plugin's decoder names it."""
+    with closing(steps):
+        try:
+            yield from steps
+        except GenkitError:
+            raise
+        except Exception as error:
+            what = f"raised {type(error).__name__}: {error}"
+            raise PartError(f"{contracts.place_of('decoder', decoder)} {what}") from error
 
 
 class RowFull:
@@ -111,7 +129,9 @@ class _Binder:
         """The callable of a part; a plain callable is its own."""
         bound = self._bind(part, key)
         if bound is None:
-            raise UnsupportedError(f"{_label(key, part)} does nothing in this run; it is needed")
+            raise UnsupportedError(
+                f"{contracts.place_of(key, part)} does nothing in this run; it is needed"
+            )
         return bound
 
     def _bind(self, part: Any, key: str) -> Any:
@@ -124,10 +144,12 @@ class _Binder:
             raise
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            raise PartError(f"{_label(key, part)} raised {what} when it was bound") from error
+            raise PartError(
+                f"{contracts.place_of(key, part)} raised {what} when it was bound"
+            ) from error
         self.ordinals[name] += 1
         if bound is not part and bound is not None:
-            self._check_reorder(bound, _label(key, part))
+            self._check_reorder(bound, contracts.place_of(key, part))
         return bound
 
     def all(self, parts: Sequence[Any], key: str) -> Iterator[tuple[Any, str]]:
@@ -135,7 +157,7 @@ class _Binder:
         for i, part in enumerate(parts):
             bound = self._bind(part, f"{key}.{i}")
             if bound is not None:
-                yield bound, _label(f"{key}.{i}", part)
+                yield bound, contracts.place_of(f"{key}.{i}", part)
 
     def _check_reorder(self, bound: Any, label: str) -> None:
         if len(self.run) > 1 and not hasattr(bound, "reorder"):
@@ -143,9 +165,3 @@ class _Binder:
                 f"{label} makes a new object for each run, and that has no `reorder(indices)`, so "
                 "it cannot follow the rows of a batch; give it one, or pass one prompt at a time"
             )
-
-
-def _label(key: str, part: Any) -> str:
-    plugin = getattr(part, "plugin", "")
-    origin = f", of the plugin {plugin!r}" if plugin else ""
-    return f"{key} ({contracts.name_of(part)}{origin})"

@@ -9,6 +9,7 @@ import torch
 
 from genkit.core.result import Steps
 from genkit.core.state import GenerationState
+from genkit.errors import GenkitError, PartError
 
 CAPABILITIES = {
     "crop": "the cache can be cut back to an earlier length",
@@ -237,9 +238,24 @@ def capabilities_of(model: Model, manager: Any) -> frozenset[str]:
     A manager without `supports(model)` leaves the model's own; no manager can feed several rows to
     a model that takes one.
     """
-    asked = getattr(manager, "supports", None)
-    supports: frozenset[str] = asked(model) if callable(asked) else model.supports
+    has_own = callable(getattr(manager, "supports", None))
+    supports: frozenset[str] = claimed_capabilities(model, manager) if has_own else model.supports
     return supports - {"reorder"} if getattr(model, "takes_one_row", False) else supports
+
+
+def claimed_capabilities(model: Model, manager: Any) -> Any:
+    """What the manager's `supports(model)` says.
+
+    Raises:
+        PartError: it raised.
+    """
+    try:
+        return manager.supports(model)
+    except GenkitError:
+        raise
+    except Exception as error:
+        what = f"raised {type(error).__name__} in `supports`: {error}"
+        raise PartError(f"{place_of('cache', manager)} {what}") from error
 
 
 def name_of(part: Any) -> str:
@@ -249,6 +265,13 @@ def name_of(part: Any) -> str:
         if isinstance(name, str):
             return name
     return type(part).__name__
+
+
+def place_of(key: str, part: Any) -> str:
+    """How errors call a part of a pipeline: `processors.0 (calm, of the plugin 'calm')`."""
+    plugin = getattr(part, "plugin", "")
+    origin = f", of the plugin {plugin!r}" if plugin else ""
+    return f"{key} ({name_of(part)}{origin})"
 
 
 def label_of(part: Any) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,11 +39,23 @@ class _Guard:
     def __init__(self, part: Any, name: str) -> None:
         self.part = part
         self.label = name
+        if getattr(part, "reorder", None) is not None:
+            self.reorder = self._reorder
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute == "part":  # not set yet: while unpickling or copying
             raise AttributeError(attribute)
         return getattr(self.part, attribute)
+
+    def _reorder(self, indices: Sequence[int]) -> None:
+        """Let rows leave, or come twice."""
+        try:
+            self.part.reorder(indices)
+        except GenkitError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__} in `reorder`: {error}"
+            raise PartError(f"{self.label} raised {what}") from error
 
     def _broken(self, state: GenerationState, what: str) -> PartError:
         step = int(state.num_generated[0]) - self.appended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from genkit.core.contracts import name_of
+from genkit.core.contracts import place_of
 from genkit.errors import InputError, PartError, UnsupportedError
 
 
@@ -84,4 +84,5 @@ def _bounds(stop_criteria: Sequence[Any], n: int) -> Iterator[tuple[int, bool]]:
                 yield int(most), next_most > most
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            raise PartError(f"{name_of(criterion)} raised {what} in `bound`") from error
+            place = place_of("stop_criteria", criterion)
+            raise PartError(f"{place} raised {what} in `bound`") from error

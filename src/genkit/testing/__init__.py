@@ -67,6 +67,7 @@ __all__ = [
     "check_backend",
     "check_backends_agree",
     "check_cache_manager",
+    "check_context",
     "check_decoder",
     "check_logits_processor",
     "check_observer",

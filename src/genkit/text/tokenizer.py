@@ -8,20 +8,19 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to ids and back.
-
-    Attributes:
-        vocab_size: number of ids, added tokens included.
-        bos_token_id: the id that begins a text, or None.
-        special_token_ids: ids that control the model and are no text; `decode` omits them.
-    """
+    """Text to ids and back."""
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """Number of ids, added tokens included."""
+
     @property
-    def bos_token_id(self) -> int | None: ...
+    def bos_token_id(self) -> int | None:
+        """The id that begins a text, or None."""
+
     @property
-    def special_token_ids(self) -> frozenset[int]: ...
+    def special_token_ids(self) -> frozenset[int]:
+        """Ids that control the model and are no text; `decode` omits them."""
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The ids of a text; with `add_special_tokens`, also those the model expects around it."""

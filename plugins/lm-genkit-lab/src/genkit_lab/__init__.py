@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from genkit.plugins import Lazy, hookimpl, lazy
 
+genkit_api = ">=1.0,<2"
+
 
 @hookimpl
 def genkit_register_logits_processors() -> list[Lazy]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from genkit.plugins import hookimpl, lazy
-from genkit.plugins.lazy import Lazy
+from genkit.plugins import Lazy, hookimpl, lazy
+
+genkit_api = ">=1.0,<2"
 
 
 @hookimpl
