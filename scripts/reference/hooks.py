@@ -38,7 +38,8 @@ def hook_page(module: ModuleType) -> str:
             _HEAD,
             "## Registering",
             "Called to learn what a plugin brings. A part is a class, or "
-            "[`lazy(...)`](python.md#genkit.plugins.lazy.lazy), which imports it when it is used.",
+            "[`lazy(...)`](python.md#genkit.plugins.lazy_part.lazy), "
+            "which imports it when it is used.",
             *(_section(name, hook, kinds.get(name)) for name, hook in hooks.items()),
             "## Observing",
             "Called while a pipeline runs. They return nothing and change nothing.",

@@ -48,6 +48,10 @@ __all__ = [
 ]
 
 
+FAILURES = (Exception, SystemExit)
+"""What counts as a failure of a part: it may well call `sys.exit`, and that must end no program."""
+
+
 class GenkitError(Exception):
     """Whatever genkit raises on purpose. Its text is one message for a person.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from genkit.core.settings import KeyPath
-from genkit.errors import GenkitError, ModelLoadError, UnknownNameError
+from genkit.errors import FAILURES, GenkitError, ModelLoadError, UnknownNameError
 from genkit.plugins.manager import PluginManager
 from genkit.plugins.registry import PartEntry, Registry
 from genkit.recipes.load import RecipeSource, load
@@ -106,7 +106,7 @@ class Kit:
                 return backend.load(models=self.registry.models(), progress=progress)
             except (GenkitError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except FAILURES as error:
                 from genkit.core.contracts import place_of  # it brings torch, which is there by now
 
                 what = f"raised {type(error).__name__}: {error}"

@@ -30,7 +30,7 @@ from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.settings import KeyPath, Setting, settings_of
 from genkit.decoders.autoregressive import Autoregressive
-from genkit.errors import GenkitError, InputError, PartError, UnsupportedError, nearest
+from genkit.errors import FAILURES, GenkitError, InputError, PartError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
 from genkit.text.tokenizer import Tokenizer
 from genkit.text.transcript import Chunk, Transcript, chunks
@@ -283,7 +283,7 @@ class Pipeline:
             yield
         except GenkitError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__} in `{method}`: {error}"
             raise PartError(f"{contracts.place_of('context', self.context)} {what}") from error
 

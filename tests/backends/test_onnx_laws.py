@@ -66,6 +66,9 @@ def test_laws_hold(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "manager"), PAIRS)
 def test_laws_hold_under_every_manager(name: str, manager: str) -> None:
-    verdicts = check_cache_manager(MANAGERS[manager], graphs.shared(name), max_examples=2)
+    # A key that falls on the other side as it is rounded takes the rest of its row along: whether
+    # these steps are few takes many steps to say.
+    cases = 40 if manager == "quantized" else 2
+    verdicts = check_cache_manager(MANAGERS[manager], graphs.shared(name), max_examples=cases)
     assert broken(verdicts) == set()
     assert len(silent(verdicts)) < len(verdicts)

@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_it_keeps_the_laws(path: Path) -> None:
     check_observer(Stats(path))
-    assert len(records(path)) == 3 * 6
+    assert len(records(path)) == 3 * 12
 
 
 # --- what stands in the file ---

@@ -115,6 +115,10 @@ def _genkit(
     """Generate text with language models, from parts that plug together."""
 
 
+class _Ended(BaseException):
+    """A signal has come. It is no SystemExit, which would pass for a failure of some part."""
+
+
 def run(argv: Sequence[str] | None) -> int:
     """Run one command and return its exit status."""
     if argv is None:
@@ -126,6 +130,8 @@ def run(argv: Sequence[str] | None) -> int:
         try:
             typer.main.get_command(app).main(args=list(argv), prog_name="genkit", obj=settings)
             status = 0
+        except _Ended as end:
+            status = end.args[0]
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
         except (KeyboardInterrupt, Exception) as error:
@@ -149,7 +155,7 @@ def _end_tidily() -> None:
     """End on a signal as on an error: what is half done is undone, programs that run are ended."""
 
     def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
+        raise _Ended(128 + number)
 
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) == signal.SIG_DFL:

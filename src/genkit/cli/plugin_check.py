@@ -11,7 +11,7 @@ import typer
 
 from genkit.cli import errors, options
 from genkit.cli.output import print_json, print_table, progress
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 
 if TYPE_CHECKING:
     from genkit.plugins.plugin import Plugin
@@ -70,7 +70,7 @@ def check(
 
     kit, found = find_plugin(settings_of(ctx), target)
     given = _options(found, overrides or [])
-    with progress("Loading the laws ...") as report:
+    with progress("Loading the laws ...") as report, prints_aside():
         from genkit.testing.verification.plugin_check import NUM_CASES, check_plugin
 
         num_cases = NUM_CASES if cases is None else cases

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from genkit.cli.settings import prints_aside
+
 _logger = logging.getLogger("genkit.cli")
 
 
@@ -24,7 +26,8 @@ def plugin_commands(files: Iterable[Path], taken: Container[str]) -> dict[str, A
     from genkit.plugins.manager import PluginManager
 
     offered = typer.Typer()
-    PluginManager(files).register_commands(offered)
+    with prints_aside():
+        PluginManager(files).register_commands(offered)
     commands: dict[str, Any] = {}
     for app in _one_by_one(offered):
         for name, command in _commands_of(app).items():

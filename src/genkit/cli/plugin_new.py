@@ -87,7 +87,11 @@ def _author() -> str:
     """The name that git knows; empty if it knows none."""
     try:
         asked = subprocess.run(
-            ["git", "config", "user.name"], capture_output=True, text=True, check=False
+            ["git", "config", "user.name"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
         )
     except OSError:  # there is no git
         return ""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
+from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genkit.errors import PluginError, UnknownNameError
+from genkit.errors import FAILURES, PluginError, UnknownNameError
+from genkit.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from genkit.cli.settings import Settings
     from genkit.kit import Kit
     from genkit.plugins.plugin import Plugin
 
-_PROJECT = "pyproject.toml"
+_FILE = "pyproject.toml"
 
 
 def find_plugin(settings: Settings, target: str) -> tuple[Kit, Plugin]:
@@ -23,27 +25,33 @@ def find_plugin(settings: Settings, target: str) -> tuple[Kit, Plugin]:
     Args:
         settings: of the call.
         target: the name of a plugin or of its distribution, the path of a Python file, or the
-            folder of a package, which need not be installed.
+            folder of a package, which need not be installed. A name comes first: `./calm` is a
+            folder.
 
     Raises:
         PluginError: it cannot be loaded.
         UnknownNameError: there is no such plugin.
     """
     path = Path(target)
-    if (path / _PROJECT).is_file():
-        return _in_folder(settings, path.resolve())
     if path.suffix == ".py":
         settings.plugins.append(path)
         kit = settings.kit()
         return kit, list(kit.plugins)[-1]
+    is_name = target == path.name and any(map(partial(_is_called, target), settings.kit().plugins))
+    if not is_name and (path / _FILE).is_file():
+        return _in_folder(settings, path.resolve())
     return settings.kit(), _named(settings.kit(), target)
 
 
+def _is_called(name: str, plugin: Plugin) -> bool:
+    return name in (plugin.name, plugin.distribution)
+
+
 def _named(kit: Kit, name: str) -> Plugin:
-    found = [plugin for plugin in kit.plugins if name in (plugin.name, plugin.distribution)]
+    found = [plugin for plugin in kit.plugins if _is_called(name, plugin)]
     if not found:
         names = [plugin.name for plugin in kit.plugins]
-        hint = f"Other plugins are given as FILE.py, or as a folder with a {_PROJECT}"
+        hint = f"Other plugins are given as FILE.py, or as a folder with a {_FILE}"
         raise UnknownNameError("plugin", name, names, hint)
     for plugin in found:
         if plugin.state != "loaded":
@@ -67,8 +75,8 @@ def _in_folder(settings: Settings, folder: Path) -> tuple[Kit, Plugin]:
     source = folder / "src"
     sys.path.insert(0, str(source if source.is_dir() else folder))
     try:
-        loaded = import_module(module)
-    except (Exception, SystemExit) as error:  # a plugin may well call sys.exit
+        loaded = EntryPoint(name, module, PROJECT).load()
+    except FAILURES as error:
         from genkit.plugins.plugin import one_line
 
         raise PluginError(
@@ -84,12 +92,16 @@ def _entry_point(folder: Path) -> tuple[str, str]:
     """Name and module of the one plugin of a package."""
     import tomllib
 
-    file = folder / _PROJECT
+    file = folder / _FILE
     try:
-        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PluginError(f"{file} cannot be read: {error}") from None
-    points = project.get("entry-points", {}).get("genkit", {})
+    for key in ("project", "entry-points", PROJECT):
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            raise PluginError(f"{file}: `{key}` is a table, found {table!r}")
+    points = table
     if len(points) != 1:
         found = f"has {len(points)}: {', '.join(points)}" if points else "has none"
         raise PluginError(
@@ -97,4 +109,6 @@ def _entry_point(folder: Path) -> tuple[str, str]:
             'as calm = "genkit_calm"; of several, check each by its name once it is installed'
         )
     [(name, module)] = points.items()
+    if not isinstance(module, str) or not EntryPoint.pattern.match(module):
+        raise PluginError(f"{file}: the entry point {name!r} is no module, but {module!r}")
     return name, module

@@ -12,7 +12,7 @@ import typer
 
 from genkit.cli import options, plugin_check, plugin_new
 from genkit.cli.output import print_json, print_table
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 from genkit.plugins.hookspecs import OBSERVATION_HOOKS
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def list_plugins(
     # No `Kit`: it brings what reads recipes, and nobody waits for a list.
     from genkit.plugins.manager import PluginManager
 
-    plugins = [describe(each) for each in PluginManager(settings_of(ctx).plugins)]
+    with prints_aside():
+        plugins = [describe(each) for each in PluginManager(settings_of(ctx).plugins)]
     if json:
         print_json(plugins)
     else:

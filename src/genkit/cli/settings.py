@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import typer
 
@@ -34,8 +36,14 @@ class Settings:
         if self._kit is None:
             from genkit.kit import Kit
 
-            self._kit = Kit(self.plugins)
+            with prints_aside():
+                self._kit = Kit(self.plugins)
         return self._kit
+
+
+def prints_aside() -> redirect_stdout[TextIO]:
+    """What code of plugins prints goes beside the result of the command."""
+    return redirect_stdout(sys.stderr)
 
 
 def settings_of(ctx: typer.Context) -> Settings:

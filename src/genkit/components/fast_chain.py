@@ -26,7 +26,7 @@ from genkit.core.binding import BoundParts
 from genkit.core.contracts import LogitsProcessor, Sampler, label_of
 from genkit.core.guard import unguarded
 from genkit.core.state import GenerationState
-from genkit.errors import PartError
+from genkit.errors import FAILURES, PartError
 
 
 def collapsed(bound: BoundParts) -> BoundParts:
@@ -140,7 +140,7 @@ class FastTruncations:
     def _asked(self, state: GenerationState, part: Any, method: str, about: object) -> Any:
         try:
             return getattr(part, method)(about)
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__} in `{method}`: {error}"
             label = next(label_of(each) for each in self.stands_for if unguarded(each) is part)
             raise PartError(f"step {int(state.num_generated[0])}: {label} {what}") from error

@@ -21,7 +21,7 @@ from genkit.core.random import RowRandom
 from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.state import GenerationState
-from genkit.errors import GenkitError, PartError, UnsupportedError
+from genkit.errors import FAILURES, GenkitError, PartError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _named(steps: Steps, decoder: Any) -> Steps:
             yield from steps
         except GenkitError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__}: {error}"
             raise PartError(f"{contracts.place_of('decoder', decoder)} {what}") from error
 
@@ -142,7 +142,7 @@ class _Binder:
             bound = part.bind(self.run.for_part(f"{name}:{self.ordinals[name]}"))
         except GenkitError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             what = f"{type(error).__name__}: {error}"
             raise PartError(
                 f"{contracts.place_of(key, part)} raised {what} when it was bound"

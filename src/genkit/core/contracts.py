@@ -9,7 +9,7 @@ import torch
 
 from genkit.core.result import Steps
 from genkit.core.state import GenerationState
-from genkit.errors import GenkitError, PartError
+from genkit.errors import FAILURES, GenkitError, PartError
 
 CAPABILITIES = {
     "crop": "the cache can be cut back to an earlier length",
@@ -253,7 +253,7 @@ def claimed_capabilities(model: Model, manager: Any) -> Any:
         return manager.supports(model)
     except GenkitError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         what = f"raised {type(error).__name__} in `supports`: {error}"
         raise PartError(f"{place_of('cache', manager)} {what}") from error
 

@@ -26,7 +26,7 @@ from genkit.core.contracts import (
     StopCriterion,
 )
 from genkit.core.state import GenerationState
-from genkit.errors import GenkitError, ModelOutputError, PartError, RunError
+from genkit.errors import FAILURES, GenkitError, ModelOutputError, PartError, RunError
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _Guard:
             self.part.reorder(indices)
         except GenkitError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             what = f"{type(error).__name__} in `reorder`: {error}"
             raise PartError(f"{self.label} raised {what}") from error
 
@@ -73,7 +73,7 @@ class GuardedProcessor(_Guard):
             out = self.part(state, logits)
         except RunError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
@@ -95,7 +95,7 @@ class GuardedSampler(_Guard):
             out = self.part(state, logits)
         except RunError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
@@ -121,7 +121,7 @@ class GuardedStopCriterion(_Guard):
         part: Any = self.part
         try:
             return dict(part.report(state, i))
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__} in `report`: {error}"
             raise self._broken(state, what) from error
 
@@ -130,7 +130,7 @@ class GuardedStopCriterion(_Guard):
             out = self.part(state)
         except RunError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
@@ -152,7 +152,7 @@ class GuardedManager(_Guard):
             cache = self.part.acquire(model, state)
         except GenkitError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__} in `acquire`: {error}"
             raise self._broken(state, what) from error
         length = getattr(cache, "length", None)
@@ -172,7 +172,7 @@ class GuardedManager(_Guard):
         ending = sys.exception()
         try:
             self.part.release(cache, state)
-        except Exception as error:
+        except FAILURES as error:
             what = f"{self.label} raised {type(error).__name__} in `release`: {error}"
             if ending is None:
                 raise PartError(what) from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from genkit.core.contracts import place_of
-from genkit.errors import InputError, PartError, UnsupportedError
+from genkit.errors import FAILURES, InputError, PartError, UnsupportedError
 
 
 class Limits:
@@ -82,7 +82,7 @@ def _bounds(stop_criteria: Sequence[Any], n: int) -> Iterator[tuple[int, bool]]:
             most, next_most = bound(n), bound(n + 1)
             if most is not None:
                 yield int(most), next_most > most
-        except Exception as error:
+        except FAILURES as error:
             what = f"{type(error).__name__}: {error}"
             place = place_of("stop_criteria", criterion)
             raise PartError(f"{place} raised {what} in `bound`") from error

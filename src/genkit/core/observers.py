@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from genkit.core.contracts import name_of
 from genkit.core.result import Result, Step, Steps
 from genkit.core.run import Run
-from genkit.errors import PartError
+from genkit.errors import FAILURES, PartError
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class _Watcher:
             return
         try:
             getattr(self.observer, hook)(*arguments)
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__} in {hook}: {error}"
             message = f"{where}the observer {name_of(self.observer)!r} {what}"
             if not getattr(self.observer, "installed", False):

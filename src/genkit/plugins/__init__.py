@@ -12,6 +12,6 @@ the hooks. This package is the only place that knows pluggy, and importing it is
 
 from genkit.plugins.api import API_VERSION
 from genkit.plugins.hookspecs import hookimpl
-from genkit.plugins.lazy import Lazy, lazy
+from genkit.plugins.lazy_part import Lazy, lazy
 
 __all__ = ["API_VERSION", "Lazy", "hookimpl", "lazy"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from genkit.errors import PluginError
 
-__all__ = ["API_VERSION", "check_api"]
+__all__ = ["API_VERSION", "check_api", "stated_api"]
 
 API_VERSION = "1.0"
 """The version of the hooks, the base classes and the contracts of parts.
@@ -13,18 +15,34 @@ The second number grows when something is added, and the first when a plugin may
 """
 
 
-def check_api(plugin: object) -> None:
+def stated_api(module: str) -> object:
+    """What a module says as `genkit_api`, found in its source without running it; None: nothing."""
+    import ast  # for one that fails only
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    try:
+        found = find_spec(module)
+        source = Path(found.origin).read_bytes() if found and found.origin else b""
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "genkit_api":
+                return ast.literal_eval(node.value)
+    except (ImportError, OSError, SyntaxError, ValueError):
+        pass
+    return None
+
+
+def check_api(wanted: Any) -> None:
     """Refuse a plugin that says that it works with other versions.
 
     A plugin may say so as ``genkit_api = ">=1.2,<2"``, in the notation of dependencies (PEP 440).
 
     Args:
-        plugin: its module or object.
+        wanted: what it says; None: nothing.
 
     Raises:
         PluginError: it names other versions, or none that can be read.
     """
-    wanted = getattr(plugin, "genkit_api", None)
     if wanted is None:
         return
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # for those who ask only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from genkit.plugins.hookspecs import hookimpl
-from genkit.plugins.lazy import Lazy, lazy
+from genkit.plugins.lazy_part import Lazy, lazy
 
 _PROCESSORS = "genkit.components.processors"
 _SAMPLERS = "genkit.components.samplers"

@@ -6,11 +6,13 @@ import os
 import re
 import sys
 import zlib
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from genkit.errors import PluginError
+from genkit.plugins.api import check_api, stated_api
 from genkit.plugins.hookspecs import PROJECT
 from genkit.plugins.plugin import Plugin
 
@@ -69,10 +71,23 @@ def _from_entry_point(entry_point: EntryPoint) -> Plugin:
         entry_point.name,
         "distribution",
         entry_point.value,
-        entry_point.load,
+        partial(_load, entry_point),
         distribution.name if distribution else None,
         distribution.version if distribution else None,
     )
+
+
+def _load(entry_point: EntryPoint) -> object:
+    if not entry_point.pattern.match(entry_point.value):
+        raise PluginError(
+            f"its entry point is {entry_point.value!r}, and should be a module, or module:object"
+        )
+    try:
+        return entry_point.load()
+    except BaseException:
+        # One that is made for another version may well fail at what is new there.
+        check_api(stated_api(entry_point.module))
+        raise
 
 
 def _run_file(path: Path) -> ModuleType:

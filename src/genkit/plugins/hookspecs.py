@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from genkit.core.result import Result, Step
     from genkit.core.run import Run
     from genkit.exporters.base import Exporter
-    from genkit.plugins.lazy import Lazy
+    from genkit.plugins.lazy_part import Lazy
 
 PROJECT = "genkit"
 """The name by which pluggy knows us, and the group of our entry points."""

@@ -99,7 +99,9 @@ class PluginManager:
             if other.name == plugin.name and other.state == "loaded":
                 raise PluginError(f"two plugins have one name: {other} and {plugin}")
         module = plugin.load()
-        check_api(module)  # first of all: what else is wrong may be no more than that
+        check_api(
+            getattr(module, "genkit_api", None)
+        )  # first of all: what else is wrong may be no more than that
         hooks = hooks_of(plugin, module)
         entries = entries_of(plugin, hooks)
         self.registry.add(entries)

@@ -12,7 +12,7 @@ import pluggy
 from genkit.errors import GenkitError, PluginError, nearest
 from genkit.plugins import hookspecs
 from genkit.plugins.hookspecs import PART_HOOKS, PROJECT
-from genkit.plugins.lazy import Lazy
+from genkit.plugins.lazy_part import Lazy
 from genkit.plugins.plugin import Plugin, one_line
 from genkit.plugins.registry import Entry, ModelEntry, PartEntry, RecipeEntry, check_part_class
 

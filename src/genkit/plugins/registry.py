@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from genkit.errors import GenkitError, PluginError, UnknownNameError
+from genkit.errors import FAILURES, GenkitError, PluginError, UnknownNameError
 from genkit.plugins.hookspecs import PART_HOOKS
-from genkit.plugins.lazy import Lazy
+from genkit.plugins.lazy_part import Lazy
 from genkit.plugins.plugin import Plugin, one_line
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class PartEntry(Entry):
             raise self._unusable(str(error)) from error
         except GenkitError:
             raise  # a missing package: the message says what to install
-        except Exception as error:
+        except FAILURES as error:
             raise self._unusable(one_line(error)) from error
 
     def _unusable(self, cause: str) -> PluginError:
@@ -226,7 +227,7 @@ def check_part_class(kind: str, item: Any) -> type[Component]:
     if found != kind:
         raise PluginError(f"{item.__qualname__} is a {label(found)}, not a {label(kind)}")
     name = item.model_fields["type"].default
-    if not (isinstance(name, str) and name.strip()):
+    if not (isinstance(name, str) and re.fullmatch(r"\S+", name)):
         raise PluginError(
             f"{item.__qualname__} has no name; give it one: type: Literal['name'] = 'name'"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from genkit.core.settings import KeyPath
 from genkit.errors import (
+    FAILURES,
     GenkitError,
     OptionError,
     OptionProblem,
@@ -103,7 +104,7 @@ class _Checker:
             for problem in error.problems:
                 self._wrong((*path, *problem.path), _message(problem))
             return None
-        except Exception as error:  # a part of a plugin may raise whatever it likes
+        except FAILURES as error:  # a part of a plugin may raise whatever it likes
             said = str(error) if isinstance(error, GenkitError) else one_line(error)
             self._wrong(path, f"{value['type']} cannot be made: {said}")
             return None
@@ -177,7 +178,7 @@ class _Checker:
     def _limit(self, i: int, criterion: Any) -> _Limit | None:
         try:
             bounds = criterion.bound(1), criterion.bound(2)
-        except Exception as error:  # a part of a plugin may raise whatever it likes
+        except FAILURES as error:  # a part of a plugin may raise whatever it likes
             message = f"{criterion.type} does not say its bound: {one_line(error)}"
             self._wrong(("stop_criteria", i), message)
             return None

@@ -38,7 +38,7 @@ class Edt(LogitsProcessor):
     keeps_argmax: ClassVar[bool] = True
     acts_on_allowed: ClassVar[bool] = True
 
-    temperature: float = Field(gt=0, description="T of a row with much entropy, above 0")
+    temperature: float = Field(gt=0, le=1e30, description="T of a row with much entropy")
     theta: float = Field(ge=0, description="how fast T falls with the entropy, 0 or more")
     base: float = Field(0.8, gt=0, le=1, description="what falls, above 0 to 1")
 
@@ -48,4 +48,6 @@ class Edt(LogitsProcessor):
         entropy = torch.special.entr(probs).sum(-1, keepdim=True).nan_to_num()  # of an empty row
         exponent = self.theta / entropy.clamp(min=COLDEST)  # not 0 / 0
         temperature: torch.Tensor = self.temperature * self.base**exponent
-        return logits / temperature.clamp(min=COLDEST).to(logits.dtype)
+        most = torch.finfo(logits.dtype).max
+        scaled = (logits.double() / temperature.clamp(min=COLDEST)).clamp(-most, most)
+        return scaled.masked_fill(logits == -torch.inf, -torch.inf).to(logits.dtype)

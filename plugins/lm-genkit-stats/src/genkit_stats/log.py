@@ -44,7 +44,9 @@ class Log:
         self._elapsed = 0.0
         # Without a buffer, the lines of a step are one write at the end of the file: those of other
         # threads and processes come before or after them.
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  # closed by `close`
+        self._file = open(path, "ab", buffering=0, opener=_opened)  # noqa: SIM115
+        if _ends_within_a_line(path):  # of a run that was killed while it wrote
+            self._file.write(b"\n")
         self._last = time.perf_counter()
 
     def write(self, step: Step) -> None:
@@ -88,3 +90,16 @@ class Log:
             OSError: what was written is lost.
         """
         self._file.close()
+
+
+def _opened(path: str, flags: int) -> int:
+    # A pipe that nobody reads is then an error, and not waited for.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
+def _ends_within_a_line(path: str) -> bool:
+    if not os.path.isfile(path) or not os.path.getsize(path):
+        return False
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"

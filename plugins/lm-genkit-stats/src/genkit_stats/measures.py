@@ -14,12 +14,12 @@ class Measures(NamedTuple):
     """One token in its distribution.
 
     Attributes:
-        entropy: of the distribution, in nats.
+        entropy: of the distribution, in nats; None where it has none, as with NaN among the logits.
         rank: how many tokens come before it in the order of probability, equal ones in that of ids.
         logprob: its log-probability; None where it is forbidden, which JSON has no number for.
     """
 
-    entropy: float
+    entropy: float | None
     rank: int
     logprob: float | None
 
@@ -46,6 +46,10 @@ def _measured(logits: torch.Tensor, ids: torch.Tensor) -> list[Measures]:
     # One transfer from the device.
     columns = torch.stack((entropy, rank.double(), logprobs.gather(-1, ids)[:, 0])).tolist()
     return [
-        Measures(nats, int(place), logprob if math.isfinite(logprob) else None)
+        Measures(_finite(nats), int(place), _finite(logprob))
         for nats, place, logprob in zip(*columns, strict=True)
     ]
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

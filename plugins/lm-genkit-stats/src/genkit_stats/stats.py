@@ -41,7 +41,7 @@ class Stats:
         if path:
             try:
                 self._logs[id(run)] = Log(path, run)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: no path can be so
                 self._warn(path, error)
 
     def genkit_step(self, run: Run, step: Step) -> None:
@@ -50,7 +50,7 @@ class Stats:
         if log is not None:
             try:
                 log.write(step)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._close(run)
                 self._warn(log.path, error)
 
@@ -70,8 +70,8 @@ class Stats:
             except OSError as error:  # some file systems say only now that there was no room
                 self._warn(log.path, error)
 
-    def _warn(self, path: str, error: OSError) -> None:
+    def _warn(self, path: str, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            reason = error.strerror or error
+            reason = getattr(error, "strerror", None) or error
             _logger.warning("no statistics are written to %s: %s; the run goes on", path, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -15,25 +16,30 @@ class Sums:
         self.tokens = 0
         self.decoded = 0  # tokens after the first step, which is the prefill
         self.rank = 0
-        self.entropy = self.raw_entropy = 0.0
+        self.entropies: list[float] = []  # NaN: there was none
+        self.raw_entropies: list[float] = []
         self.first = self.last = 0.0  # when the first and the last step ended
 
     def add(self, record: dict[str, Any]) -> None:
         """Count one record; one that lacks something changes nothing.
 
         Raises:
-            KeyError, TypeError, ValueError: it lacks something.
+            KeyError, TypeError, ValueError, OverflowError: it lacks something, or is no number.
         """
         row, rank, elapsed = int(record["row"]), int(record["rank"]), float(record["elapsed"])
-        entropy, raw_entropy = float(record["entropy"]), float(record["raw_entropy"])
+        # Logits may have been such that there is none.
+        entropies = [record[name] for name in ("entropy", "raw_entropy")]
+        entropy, raw_entropy = (math.nan if x is None else float(x) for x in entropies)
+        if math.inf in (abs(elapsed), abs(entropy), abs(raw_entropy)):
+            raise ValueError("a number is infinite")
         if not self.tokens:
             self.first = elapsed
         self.rows.add(row)
         self.tokens += 1
         self.decoded += elapsed > self.first
         self.rank += rank
-        self.entropy += entropy
-        self.raw_entropy += raw_entropy
+        self.entropies.append(entropy)
+        self.raw_entropies.append(raw_entropy)
         self.last = elapsed
 
 
@@ -45,7 +51,7 @@ def read(lines: Iterable[str]) -> tuple[dict[str, Sums], int]:
         try:
             record = json.loads(line, parse_constant=int)  # which refuses NaN
             runs.setdefault(str(record["run"]), Sums()).add(record)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             num_left_out += 1
     return {name: sums for name, sums in runs.items() if sums.tokens}, num_left_out
 
@@ -57,8 +63,13 @@ def figures(runs: Collection[Sums]) -> dict[str, Any]:
     return {
         "rows": sum(len(run.rows) for run in runs),
         "tokens": tokens,
-        "mean_entropy": sum(run.entropy for run in runs) / tokens,
-        "mean_raw_entropy": sum(run.raw_entropy for run in runs) / tokens,
+        "mean_entropy": _mean(x for run in runs for x in run.entropies),
+        "mean_raw_entropy": _mean(x for run in runs for x in run.raw_entropies),
         "mean_rank": sum(run.rank for run in runs) / tokens,
         "tokens_per_second": sum(run.decoded for run in runs) / seconds if seconds else None,
     }
+
+
+def _mean(numbers: Iterable[float]) -> float | None:
+    known = [x for x in numbers if not math.isnan(x)]
+    return sum(known) / len(known) if known else None

@@ -48,7 +48,11 @@ class Grammar(Component):
             OptionError: an option is wrong, a file cannot be read, or the grammar is refused.
         """
         super().__init__(*unnamed, **options)
-        is_wrong, messages = LLMatcher.validate_grammar_with_warnings(self.text())
+        try:
+            text = self.text()
+        except (ValueError, RecursionError) as error:  # what JSON and UTF-8 cannot say
+            raise self._refused(f"it cannot be written down: {error}") from None
+        is_wrong, messages = LLMatcher.validate_grammar_with_warnings(text)
         if is_wrong:
             raise self._refused(f"llguidance refuses it: {messages[0].rstrip()}")
 

@@ -79,7 +79,10 @@ class RowMatcher:
     def _why_it_stopped(self) -> str:
         reason, _, _ = self.matcher.get_error().partition("\n")  # its whole state follows
         if reason.startswith("NoExtension"):
-            return "no token goes on with the answer: the vocabulary lacks a byte of the grammar"
+            return (
+                "no token goes on with the answer: the vocabulary lacks a byte of the grammar, or "
+                "it led where nothing follows, as llguidance lets a closed `patternProperties` do"
+            )
         return f"llguidance cannot follow the grammar any further: {reason}"
 
 

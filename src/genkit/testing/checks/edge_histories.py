@@ -11,7 +11,7 @@ from genkit.text.tokenizer import Tokenizer
 
 __all__ = ["edge_histories"]
 
-_NUM_STEPS = 3
+_NUM_STEPS = 8  # some parts do something only after a while
 _MOST_FAVOURED = 4
 
 

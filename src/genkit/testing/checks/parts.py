@@ -12,7 +12,7 @@ import torch
 
 from genkit.core.contracts import name_of
 from genkit.core.settings import plain
-from genkit.errors import UnsupportedError
+from genkit.errors import FAILURES, UnsupportedError
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.testing.checks.drawn import need_hypothesis, run_drawn
 from genkit.testing.checks.edge_histories import edge_histories
@@ -175,7 +175,7 @@ def _needs_tokenizer(part: Any, vocab_size: int) -> bool:
         getattr(part, "bind", lambda run: part)(History((row,)).run(name_of(part)))
     except UnsupportedError:
         return True
-    except Exception:  # a law will name it
+    except FAILURES:  # a law will name it
         return False
     return False
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from genkit.components.base import Component
-from genkit.errors import ContextLengthError
+from genkit.errors import FAILURES, ContextLengthError
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
@@ -62,11 +62,11 @@ def check_context(part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None
 def _encode(part: Any, prompt: Any, tokenizer: Tokenizer) -> Any:
     try:
         return part.encode(prompt, tokenizer)
-    except Exception as error:
+    except FAILURES as error:
         raise _raised(part, error, "encode") from error
 
 
-def _raised(part: Any, error: Exception, function: str) -> LawBroken:
+def _raised(part: Any, error: BaseException, function: str) -> LawBroken:
     words = f"raised {type(error).__name__}: {error} in `{function}`"
     return LawBroken("runs without an error", part, words)
 
@@ -80,7 +80,7 @@ def _check_fit(part: Any, ids: list[int], tokenizer: Tokenizer) -> None:
             if longest is not None and longest < len(given):
                 continue
             raise LawBroken("keeps what fits", part, f"refused {len(given)} ids") from None
-        except Exception as error:
+        except FAILURES as error:
             raise _raised(part, error, "fit") from error
         if ids != given:
             raise LawBroken("leaves what it is given", part, f"`fit` changed {given} to {ids}")

@@ -21,6 +21,7 @@ import torch
 from genkit.components.caches import NoCache
 from genkit.components.samplers import Categorical, Greedy
 from genkit.decoders.autoregressive import Autoregressive
+from genkit.errors import FAILURES
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case, Prompt
 from genkit.testing.laws.comparison import Comparison
@@ -416,13 +417,13 @@ def _in_threads(pipeline: Pipeline, arguments: Sequence[Any]) -> list[Trace]:
     """All runs begin at once, each in a thread of its own."""
     barrier = threading.Barrier(len(arguments))
     traces: list[Trace | None] = [None] * len(arguments)
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
 
     def run(i: int) -> None:
         try:
             barrier.wait(_JOIN_TIMEOUT)
             [traces[i]] = trace_run(pipeline, *arguments[i])
-        except Exception as error:
+        except FAILURES as error:
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(len(arguments))]

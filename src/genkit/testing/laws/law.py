@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from genkit.core.contracts import GRADES, Model, capabilities_of, name_of
+from genkit.errors import FAILURES
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.comparison import grade_of, rounds
@@ -67,7 +68,7 @@ class Law:
         """
         try:
             return self.check(with_new_cache(pipeline), case)
-        except Exception as error:
+        except FAILURES as error:
             words = f"raised {type(error).__name__}: {error} (prompts {list(case.prompts)})"
             return Finding(cases=1, mismatches=1, detail=words, error=error)
 

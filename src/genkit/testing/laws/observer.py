@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from genkit.components.samplers import Categorical
+from genkit.core.result import Step
+from genkit.errors import FAILURES
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
@@ -17,18 +19,19 @@ __all__ = ["OBSERVER_LAWS", "check_observer"]
 OBSERVER_LAWS = {
     "has a function": "it has one of the four functions of an observer at least",
     "runs without an error": "a run that it watches ends as one that nobody watches",
-    "changes nothing": "the logits of a run that it watches are those of one that nobody watches",
+    "changes nothing": "the steps of a run that it watches are those of one that nobody watches",
 }
 """Every law of an observer, by its name, and what it says."""
 
 _FUNCTIONS = ("genkit_run_started", "genkit_step", "genkit_run_finished", "genkit_run_failed")
-_NUM_STEPS = 6
+_NUM_STEPS = 12
+_TENSORS = ("raw_logits", "logits", "next_ids", "rows")
 
 
 def check_observer(part: Any) -> None:
     """Hold an observer to what a pipeline asks of it.
 
-    It has one of the four functions at least, and the logits of a run that it watches are those of
+    It has one of the four functions at least, and the steps of a run that it watches are those of
     one that nobody watches.
 
     Args:
@@ -41,19 +44,19 @@ def check_observer(part: Any) -> None:
     refuse_class(part)
     if not any(callable(getattr(part, name, None)) for name in _FUNCTIONS):
         raise LawBroken("has a function", part, f"it has none of {', '.join(_FUNCTIONS)}")
-    unwatched = _logits([])
+    unwatched = _steps([])
     try:
-        watched = _logits([part])
-    except Exception as error:
+        watched = _steps([part])
+    except FAILURES as error:
         words = f"raised {type(error).__name__}: {error}"
         raise LawBroken("runs without an error", part, words) from error
     for step, (unseen, seen) in enumerate(zip(unwatched, watched, strict=True)):
-        if not torch.equal(unseen, seen):
-            raise LawBroken("changes nothing", part, f"step {step}: it wrote into the logits")
+        for name in _TENSORS:
+            if not torch.equal(getattr(unseen, name), getattr(seen, name)):
+                raise LawBroken("changes nothing", part, f"step {step}: it wrote into `{name}`")
 
 
-def _logits(observers: list[Any]) -> list[torch.Tensor]:
-    """The logits of each step of a run that ends."""
+def _steps(observers: list[Any]) -> list[Step]:
+    """The steps of a run that ends."""
     pipeline = Pipeline(TinyModel(), sampler=Categorical(), stop_criteria=[], observers=observers)
-    steps = list(pipeline.decode([[3, 1], [4], [5, 9, 2]], seed=7, max_new_tokens=_NUM_STEPS))
-    return [torch.cat((step.raw_logits, step.logits)) for step in steps]
+    return list(pipeline.decode([[3, 1], [4], [5, 9, 2]], seed=7, max_new_tokens=_NUM_STEPS))

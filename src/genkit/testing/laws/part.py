@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from genkit.components.base import Component
+from genkit.errors import FAILURES
 from genkit.testing.laws.history import History, Row
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.rehearsal import Kind, PartFailed, Rehearsal, bind, play
@@ -272,7 +273,7 @@ def leaves_its_spec(part: Any, history: History, kind: Kind) -> Evidence:
     for how, duplicate in (("deepcopy", copy.deepcopy), ("pickle", _pickled)):
         try:
             twin = duplicate(part)
-        except Exception as error:
+        except FAILURES as error:
             yield f"it cannot be copied by {how}: {error}"
             return
         if twin != part:

@@ -10,6 +10,7 @@ import torch
 from genkit.core.contracts import name_of
 from genkit.core.loop import keep_rows
 from genkit.core.state import GenerationState
+from genkit.errors import FAILURES
 from genkit.testing.laws.history import History
 
 Kind = Literal["logits_processor", "sampler", "stop_criterion"]
@@ -79,7 +80,7 @@ class Rehearsal:
         self.step -= num_steps
         try:
             self.bound.rewind(num_steps)
-        except Exception as error:
+        except FAILURES as error:
             raise PartFailed(f"raised {_text(error)} in `rewind({num_steps})`") from error
         self.history, self.state = history, history.state(self.step)
 
@@ -91,7 +92,7 @@ class Rehearsal:
         step = self.step - (self.kind == "stop_criterion")
         try:
             answer = self.bound(*arguments)
-        except Exception as error:
+        except FAILURES as error:
             raise PartFailed(f"step {step}: raised {_text(error)}") from error
         if not isinstance(answer, torch.Tensor):
             found = None if answer is None else type(answer).__name__
@@ -115,7 +116,7 @@ def bind(kind: Kind, part: Any, history: History) -> Any:
         return part
     try:
         bound = part.bind(history.run(name_of(part)))
-    except Exception as error:
+    except FAILURES as error:
         raise PartFailed(f"raised {_text(error)} in `bind`") from error
     if bound is not None:
         return bound
@@ -140,5 +141,5 @@ class _Idle:
         """It holds nothing of a row."""
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

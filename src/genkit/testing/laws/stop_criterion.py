@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from genkit.errors import FAILURES
 from genkit.testing.laws.history import History
 from genkit.testing.laws.part import Evidence, PartLaw, runs_without_an_error, shared_laws
 from genkit.testing.laws.rehearsal import PartFailed, Rehearsal
@@ -41,7 +42,7 @@ def ends_by_its_bound(part: Any, history: History, farthest: int) -> Evidence:
     for row in history.rows:
         try:
             most = bound(len(row.prompt))
-        except Exception as error:
+        except FAILURES as error:
             what = f"raised {type(error).__name__}: {error} in `bound({len(row.prompt)})`"
             raise PartFailed(what) from error
         if most is None:

@@ -10,7 +10,7 @@ from typing import Any
 from genkit.components.base import Component
 from genkit.components.caches import Dynamic, Static
 from genkit.core.contracts import Model, name_of
-from genkit.errors import InputError
+from genkit.errors import FAILURES, InputError
 from genkit.pipeline import Pipeline
 from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.testing.checks.decoding import hold_to
@@ -182,7 +182,7 @@ def _taken_by(context: Any) -> Any:
             context.encode(prompt, ByteTokenizer())
         except InputError:
             continue
-        except Exception:  # a law will name it
+        except FAILURES:  # a law will name it
             return prompt
         return prompt
     return _PROMPTS[0]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from genkit.core.contracts import name_of
+from genkit.errors import FAILURES
 from genkit.pipeline import Pipeline
 from genkit.testing.laws.case import Case
 from genkit.testing.laws.history import History
@@ -71,7 +72,7 @@ def _judge(place: str, part: Any, history: History, laws: Sequence[PartLaw]) -> 
             law(part, history)
         except LawBroken as broken:
             yield _row(place, law, False, 1, broken.evidence)
-        except Exception as error:  # a part that laws cannot even be tried on
+        except FAILURES as error:  # a part that laws cannot even be tried on
             yield _row(place, law, False, 1, f"raised {type(error).__name__}: {error}")
         else:
             yield _row(place, law, True, 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genkit.core.contracts import name_of
-from genkit.errors import GenkitError, OptionError, UnknownNameError
+from genkit.errors import FAILURES, GenkitError, OptionError, UnknownNameError
 from genkit.kit import Kit
 from genkit.plugins.plugin import Plugin, one_line
 from genkit.plugins.registry import PartEntry, label
@@ -99,7 +99,7 @@ def _rows_of_part(
         return list(PartCheck(place, num_cases).rows(part, kit.load))
     except OptionError as error:
         return [_unusable(place, f"{error}; {_advice(entry, error)}")]
-    except Exception as error:  # a class of a plugin may raise whatever it likes
+    except FAILURES as error:  # a class of a plugin may raise whatever it likes
         return [_unusable(place, _words(error))]
 
 
@@ -139,7 +139,7 @@ def _unusable(place: str, detail: str) -> LawRow:
     return LawRow("can be used", statement, False, 1, detail, part=place)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return str(error) if isinstance(error, GenkitError) else one_line(error)
 
 

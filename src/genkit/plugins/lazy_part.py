@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,10 @@ def lazy(name: str, target: str, summary: str = "", *, extra: str = "") -> Lazy:
     Raises:
         PluginError: `target` is not of this form, or `name` is empty.
     """
-    module, _, attribute = target.partition(":")
-    if not (name and module and attribute):
+    if not (_is(name, r"\S+") and _is(target, r"[^\s:]+:[^\s:]+")):
         raise PluginError(f"lazy({name!r}, {target!r}): expected a name and 'package.module:Class'")
     return Lazy(name, target, summary, extra)
+
+
+def _is(text: object, pattern: str) -> bool:
+    return isinstance(text, str) and re.fullmatch(pattern, text) is not None
