@@ -59,7 +59,7 @@ def _section(name: str, hook: Callable[..., Any], kind: str | None) -> str:
     blocks = [
         f"### {name}",
         fence("python", f"def {name}{signature}: ..."),
-        prose(hook.__doc__ or ""),
+        prose(inspect.getdoc(hook) or ""),
     ]
     if kind is not None:
         blocks.append(f"What comes with genkit: [{title(kind).lower()}]({file_name(kind)}).")

@@ -14,7 +14,7 @@ class Counts:
 def test_an_observer_that_looks_keeps_the_laws() -> None:
     observer = Counts()
     check_observer(observer)
-    assert observer.steps == 6
+    assert observer.steps == 12
 
 
 class Writes:

@@ -50,6 +50,8 @@ class Grammar(Component):
         super().__init__(*unnamed, **options)
         try:
             text = self.text()
+        except OptionError:
+            raise
         except (ValueError, RecursionError) as error:  # what JSON and UTF-8 cannot say
             raise self._refused(f"it cannot be written down: {error}") from None
         is_wrong, messages = LLMatcher.validate_grammar_with_warnings(text)
