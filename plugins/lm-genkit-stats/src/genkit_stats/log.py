@@ -102,4 +102,4 @@ def _ends_within_a_line(path: str) -> bool:
         return False
     with open(path, "rb") as file:
         file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
+        return file.read(1) != b"\n"  # and no more: others may be writing
