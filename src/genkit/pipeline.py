@@ -7,8 +7,8 @@ need.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.settings import KeyPath, Setting, settings_of
 from genkit.decoders.autoregressive import Autoregressive
-from genkit.errors import FAILURES, GenkitError, InputError, PartError, UnsupportedError, nearest
+from genkit.errors import InputError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
 from genkit.text.tokenizer import Tokenizer
 from genkit.text.transcript import Chunk, Transcript, chunks
@@ -249,7 +249,7 @@ class Pipeline:
         limits = Limits(self.model.context_length, stop_criteria, len(ids))
         make_room = self.context.overflow == "truncate_left"
         longest = limits.longest_prompt(make_room=make_room)
-        with self._context_named("fit"):
+        with contracts.blamed(contracts.place_of("context", self.context), "fit"):
             ids = self.context.fit(ids, longest, limits, self.tokenizer)
         return tuple(ids), limits.limit(len(ids))
 
@@ -269,23 +269,12 @@ class Pipeline:
         return ids
 
     def _encoded(self, prompt: Any) -> list[int]:
-        with self._context_named("encode"):
+        with contracts.blamed(contracts.place_of("context", self.context), "encode"):
             found: Any = self.context.encode(prompt, self.tokenizer)
             ids = [] if isinstance(found, list) and not found else as_ids(found)
             if ids is None:
                 raise TypeError(f"it gave {type(found).__name__}, not a list of ids")
         return ids
-
-    @contextmanager
-    def _context_named(self, method: str) -> Iterator[None]:
-        """What the context raises, and did not mean to, names it."""
-        try:
-            yield
-        except GenkitError:
-            raise
-        except FAILURES as error:
-            what = f"raised {type(error).__name__} in `{method}`: {error}"
-            raise PartError(f"{contracts.place_of('context', self.context)} {what}") from error
 
     def _seeds(self, count: int, seed: int | None, seeds: Any) -> list[int]:
         if seeds is None:

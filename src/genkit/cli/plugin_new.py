@@ -12,6 +12,7 @@ import typer
 from genkit.cli import options
 from genkit.cli.settings import settings_of
 from genkit.errors import InputError
+from genkit.plugins.registry import label
 
 if TYPE_CHECKING:
     from genkit.kit import Kit
@@ -76,10 +77,9 @@ def _refuse_taken(package: Package, kit: Kit) -> None:
             raise InputError(f"there is a {plugin} already; choose another name")
     for entry in kit.parts():
         if (entry.kind, entry.name) == (package.kind, package.name):
-            words = package.kind.replace("_", " ")
             raise InputError(
-                f"there is a {words} {package.name!r} already, of {entry.plugin}; choose another "
-                "name"
+                f"there is a {label(package.kind)} {package.name!r} already, of {entry.plugin}; "
+                "choose another name"
             )
 
 

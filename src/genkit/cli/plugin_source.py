@@ -94,14 +94,13 @@ def _entry_point(folder: Path) -> tuple[str, str]:
 
     file = folder / _FILE
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        points = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PluginError(f"{file} cannot be read: {error}") from None
     for key in ("project", "entry-points", PROJECT):
-        table = table.get(key, {})
-        if not isinstance(table, dict):
-            raise PluginError(f"{file}: `{key}` is a table, found {table!r}")
-    points = table
+        points = points.get(key, {})
+        if not isinstance(points, dict):
+            raise PluginError(f"{file}: `{key}` is a table, found {points!r}")
     if len(points) != 1:
         found = f"has {len(points)}: {', '.join(points)}" if points else "has none"
         raise PluginError(

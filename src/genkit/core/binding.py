@@ -95,14 +95,8 @@ class BoundParts:
 
 def _named(steps: Steps, decoder: Any) -> Steps:
     """The same steps; what goes wrong in a plugin's decoder names it."""
-    with closing(steps):
-        try:
-            yield from steps
-        except GenkitError:
-            raise
-        except FAILURES as error:
-            what = f"raised {type(error).__name__}: {error}"
-            raise PartError(f"{contracts.place_of('decoder', decoder)} {what}") from error
+    with closing(steps), contracts.blamed(contracts.place_of("decoder", decoder)):
+        yield from steps
 
 
 class RowFull:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -249,13 +250,28 @@ def claimed_capabilities(model: Model, manager: Any) -> Any:
     Raises:
         PartError: it raised.
     """
-    try:
+    with blamed(place_of("cache", manager), "supports"):
         return manager.supports(model)
+
+
+@contextmanager
+def blamed(place: str, method: str = "") -> Iterator[None]:
+    """Makes what a part raises and did not mean to an error that names it; not for each step.
+
+    Args:
+        place: how errors call the part.
+        method: which of its methods is called, where that is not the part itself.
+
+    Raises:
+        PartError: it raised something else than an error of genkit.
+    """
+    try:
+        yield
     except GenkitError:
         raise
     except FAILURES as error:
-        what = f"raised {type(error).__name__} in `supports`: {error}"
-        raise PartError(f"{place_of('cache', manager)} {what}") from error
+        where = f" in `{method}`" if method else ""
+        raise PartError(f"{place} raised {type(error).__name__}{where}: {error}") from error
 
 
 def name_of(part: Any) -> str:

@@ -24,6 +24,7 @@ from genkit.core.contracts import (
     Model,
     Sampler,
     StopCriterion,
+    blamed,
 )
 from genkit.core.state import GenerationState
 from genkit.errors import FAILURES, GenkitError, ModelOutputError, PartError, RunError
@@ -49,13 +50,8 @@ class _Guard:
 
     def _reorder(self, indices: Sequence[int]) -> None:
         """Let rows leave, or come twice."""
-        try:
+        with blamed(self.label, "reorder"):
             self.part.reorder(indices)
-        except GenkitError:
-            raise
-        except FAILURES as error:
-            what = f"{type(error).__name__} in `reorder`: {error}"
-            raise PartError(f"{self.label} raised {what}") from error
 
     def _broken(self, state: GenerationState, what: str) -> PartError:
         step = int(state.num_generated[0]) - self.appended

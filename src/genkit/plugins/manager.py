@@ -99,9 +99,8 @@ class PluginManager:
             if other.name == plugin.name and other.state == "loaded":
                 raise PluginError(f"two plugins have one name: {other} and {plugin}")
         module = plugin.load()
-        check_api(
-            getattr(module, "genkit_api", None)
-        )  # first of all: what else is wrong may be no more than that
+        # First of all: whatever else is wrong may come of that.
+        check_api(getattr(module, "genkit_api", None))
         hooks = hooks_of(plugin, module)
         entries = entries_of(plugin, hooks)
         self.registry.add(entries)

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from genkit.errors import InputError
 from genkit.plugins.hookspecs import PART_HOOKS
+from genkit.plugins.registry import label
 from genkit.recipes.yaml_reader import scalar
 
 __all__ = ["KINDS", "Package"]
@@ -101,7 +102,7 @@ class Package:
             text = templates.select_template([of_kind, of_all]).render(
                 name=self.name,
                 kind=self.kind,
-                kind_words=self.kind.replace("_", " "),
+                kind_words=label(self.kind),
                 module=self.module,
                 distribution=self.distribution,
                 class_name=self.class_name,

@@ -8,6 +8,27 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 
+class Mean:
+    """The mean of numbers of which some are missing."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.count = 0
+
+    def add(self, number: float | None) -> None:
+        """Count a number, or none."""
+        if number is not None:
+            self.total += number
+            self.count += 1
+
+    @staticmethod
+    def over(means: Iterable[Mean]) -> float | None:
+        """The mean of all that some of them have counted; None: nothing."""
+        found = list(means)
+        count = sum(mean.count for mean in found)
+        return sum(mean.total for mean in found) / count if count else None
+
+
 class Sums:
     """What the records of one run add up to."""
 
@@ -16,8 +37,7 @@ class Sums:
         self.tokens = 0
         self.decoded = 0  # tokens after the first step, which is the prefill
         self.rank = 0
-        self.entropies: list[float] = []  # NaN: there was none
-        self.raw_entropies: list[float] = []
+        self.entropy, self.raw_entropy = Mean(), Mean()
         self.first = self.last = 0.0  # when the first and the last step ended
 
     def add(self, record: dict[str, Any]) -> None:
@@ -29,8 +49,8 @@ class Sums:
         row, rank, elapsed = int(record["row"]), int(record["rank"]), float(record["elapsed"])
         # Logits may have been such that there is none.
         entropies = [record[name] for name in ("entropy", "raw_entropy")]
-        entropy, raw_entropy = (math.nan if x is None else float(x) for x in entropies)
-        if math.inf in (abs(elapsed), abs(entropy), abs(raw_entropy)):
+        entropy, raw_entropy = (None if x is None else float(x) for x in entropies)
+        if not all(x is None or math.isfinite(x) for x in (elapsed, entropy, raw_entropy)):
             raise ValueError("a number is infinite")
         if not self.tokens:
             self.first = elapsed
@@ -38,8 +58,8 @@ class Sums:
         self.tokens += 1
         self.decoded += elapsed > self.first
         self.rank += rank
-        self.entropies.append(entropy)
-        self.raw_entropies.append(raw_entropy)
+        self.entropy.add(entropy)
+        self.raw_entropy.add(raw_entropy)
         self.last = elapsed
 
 
@@ -63,13 +83,8 @@ def figures(runs: Collection[Sums]) -> dict[str, Any]:
     return {
         "rows": sum(len(run.rows) for run in runs),
         "tokens": tokens,
-        "mean_entropy": _mean(x for run in runs for x in run.entropies),
-        "mean_raw_entropy": _mean(x for run in runs for x in run.raw_entropies),
+        "mean_entropy": Mean.over(run.entropy for run in runs),
+        "mean_raw_entropy": Mean.over(run.raw_entropy for run in runs),
         "mean_rank": sum(run.rank for run in runs) / tokens,
         "tokens_per_second": sum(run.decoded for run in runs) / seconds if seconds else None,
     }
-
-
-def _mean(numbers: Iterable[float]) -> float | None:
-    known = [x for x in numbers if not math.isnan(x)]
-    return sum(known) / len(known) if known else None
