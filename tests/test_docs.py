@@ -1,100 +1,106 @@
-"""What README.md and docs/ show is run, so that it works as shown.
+"""What README.md and docs/ show is run and works as shown, and what they link to is there."""
 
-Each page is one story: its blocks run in order, Python ones in one namespace, in an empty folder.
-
-- ``python``: executed.
-- ``shell``: lines that begin with `genkit` go through the command's entry function, and must
-  succeed; of scripts it is checked that they are there.
-- any block with ``title="FILE"``: written to that file, for the blocks that follow.
-- ``console``: for what must not run here, as installing does. Shown only, like data.
-"""
-
-import os
+import importlib.metadata
 import re
-import shlex
-import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+import yaml
 
-ROOT = Path(__file__).parent.parent
+from pages import (
+    READ,
+    ROOT,
+    RUN,
+    SHOWN,
+    Block,
+    blocks_of,
+    compare,
+    problems_of,
+    read_yaml,
+    run_python,
+    run_shell,
+    tell,
+)
+
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
-RUN = {"python", "shell"}
-SHOWN = {"console", "json", "text", "toml", "yaml"}
-BLOCK = re.compile(
-    r"^(?P<indent>[ ]*)```(?P<language>\w*)(?P<attributes>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
-    re.MULTILINE | re.DOTALL,
-)
+# MkDocs looks at the links of the others.
+OUTSIDE_THE_SITE = [page for page in PAGES if ROOT / "docs" not in page.parents]
+INLINE = re.compile(r"`((?:\w+: )?\{type: [^`]*\})`")
+SHORT = [
+    (page, match[1])
+    for page in PAGES
+    for match in INLINE.finditer(page.read_text(encoding="utf-8"))
+]
 
 
-class Block(NamedTuple):
-    language: str
-    title: str | None
-    code: str
-    line: int
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
-def blocks_of(text: str) -> list[Block]:
-    blocks = []
-    for match in BLOCK.finditer(text):
-        title = re.search(r'title="([^"]+)"', match["attributes"])
-        blocks.append(
-            Block(
-                language=match["language"],
-                title=title and title[1],
-                code=textwrap.dedent(match["code"]),
-                line=text.count("\n", 0, match.start("code")) + 1,
-            )
-        )
-    return blocks
-
-
-def run_python(block: Block, page: Path, namespace: dict[str, object]) -> None:
-    # Empty lines in front, so that a traceback names the line of the page.
-    source = "\n" * (block.line - 1) + block.code
-    exec(compile(source, str(page), "exec"), namespace)
-
-
-def run_shell(block: Block) -> None:
-    from genkit.cli import main
-
-    for line in block.code.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if not words:
-            continue
-        if words[0] == "genkit":
-            assert main(words[1:]) == 0, line
-        elif words[0].startswith("scripts/"):
-            assert os.access(ROOT / words[0], os.X_OK), line
-        else:
-            pytest.fail(f"{line!r} cannot be run here; mark its block `console`")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_shows_works(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"^genkit plugins new (\w+)", text, re.MULTILINE):
+        if is_installed(f"lm-genkit-{name.replace('_', '-')}"):
+            pytest.skip(f"{name} is installed in this environment, and the page makes it anew")
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks_of(page.read_text(encoding="utf-8")):
-        if block.title is not None:
-            (tmp_path / block.title).write_text(block.code, encoding="utf-8")
-        elif block.language == "python":
-            run_python(block, page, namespace)
-        elif block.language == "shell":
-            run_shell(block)
+    tell(text, page, capsys)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_says_whether_it_runs(page: Path) -> None:
     for block in blocks_of(page.read_text(encoding="utf-8")):
-        assert block.language in RUN | SHOWN, f"{page.name}, line {block.line}"
+        assert block.language in RUN | READ | SHOWN, f"{page.name}, line {block.line}"
+
+
+@pytest.mark.parametrize(("page", "short"), SHORT, ids=[f"{name_of(p)}-{s}" for p, s in SHORT])
+def test_a_part_within_a_line_is_one(page: Path, short: str) -> None:
+    part = yaml.safe_load(short)
+    if "type" not in part:
+        assert not problems_of(part)
+        return
+    places = {"processors": [part], "stop_criteria": [part], "sampler": part, "cache": part}
+    found = [problems_of({section: value}) for section, value in places.items()]
+    assert [] in found, found
+
+
+@pytest.mark.parametrize("page", OUTSIDE_THE_SITE, ids=name_of)
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in headings}
+
+
+# What tells the pages.
 
 
 def test_blocks_are_found_with_title_and_line() -> None:
@@ -112,7 +118,84 @@ def test_an_error_names_the_line_of_the_page() -> None:
     assert caught.traceback[-1].lineno == 40  # counted from 0
 
 
-@pytest.mark.parametrize("line", ["curl example", "scripts/no-such-script"])
-def test_a_line_that_cannot_be_run_fails(line: str) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl example",
+        "scripts/no-such-script",
+        "genkit parts no_such_kind",
+        "genkit --help  # ends with 1",
+    ],
+)
+def test_a_line_that_does_not_do_what_it_says_fails(line: str) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run_shell(Block("shell", None, line, 1))
+
+
+def test_a_line_may_say_how_it_ends() -> None:
+    run_shell(Block("shell", None, "genkit parts no_such_kind  # ends with 1", 1))
+
+
+def test_a_line_may_set_a_variable_and_write_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_shell(Block("shell", None, "COLUMNS=40 genkit recipes schema > schema.json", 1))
+    assert "properties" in Path("schema.json").read_text(encoding="utf-8")
+
+
+TOLD = """```python
+print("loss 0.5 in run 0123abcd of", 12)
+```
+It prints:
+```text{title}
+{wanted}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("title", "wanted"),
+    [
+        ("", "loss 0.5 in run 0123abcd\nof   12"),
+        ("", "loss ... 12"),
+        (' title="measured"', "loss 0.25 in run 9876fedc of 12"),
+    ],
+)
+def test_text_after_a_block_is_what_it_prints(
+    title: str, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(TOLD.format(title=title, wanted=wanted), Path("page.md"), capsys)
+
+
+@pytest.mark.parametrize(
+    ("title", "wanted"),
+    [
+        ("", "loss 0.25 in run 0123abcd of 12"),
+        (' title="measured"', "loss 0.25 in run 9876fedc of 13"),
+    ],
+)
+def test_text_that_is_not_printed_fails(
+    title: str, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(pytest.fail.Exception, match="and not"):
+        tell(TOLD.format(title=title, wanted=wanted), Path("page.md"), capsys)
+
+
+def test_a_recipe_that_nobody_reads_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=r"nobody reads x\.yaml"):
+        tell('```yaml title="x.yaml"\nversion: 1\n```\n', Path("page.md"), capsys)
+
+
+def test_sections_are_checked() -> None:
+    read_yaml(Block("yaml", None, "cache: {type: prefix}\n", 1))
+    with pytest.raises(AssertionError, match="line 1"):
+        read_yaml(Block("yaml", None, "cache: {type: prefixx}\n", 1))
+
+
+def test_text_is_compared_as_a_whole() -> None:
+    with pytest.raises(pytest.fail.Exception):
+        compare(Block("text", None, "one\n", 1), ["one\ntwo\n", ""])

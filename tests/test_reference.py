@@ -30,6 +30,7 @@ from genkit.cli.settings import Settings
 from genkit.components.base import LogitsProcessor
 from genkit.errors import GenkitError
 from genkit.plugins import hookspecs
+from genkit.plugins.lazy_part import Lazy
 from genkit.plugins.registry import PartEntry
 from genkit.recipes.schema import SECTIONS
 
@@ -165,6 +166,12 @@ class Nested(LogitsProcessor):
     scheme: Scheme | None = Field(None, description="how")
 
 
+class Dot(LogitsProcessor):
+    """."""
+
+    type: Literal["dot"] = "dot"
+
+
 class Unshown(LogitsProcessor):
     """Has an option that must be given, and no example."""
 
@@ -188,6 +195,7 @@ def with_part(part: type[LogitsProcessor]) -> Subjects:
     ("part", "lack"),
     [
         (Wordless, "logits processor wordless: its class has no docstring"),
+        (Dot, "logits processor dot: its class has no docstring"),
         (Undescribed, "logits processor undescribed: its option 'strength' has no description"),
         (Nested, "logits processor nested: Scheme: its option 'strength' has no description"),
         (
@@ -199,6 +207,19 @@ def with_part(part: type[LogitsProcessor]) -> Subjects:
 )
 def test_a_part_that_is_not_documented_is_seen(part: type[LogitsProcessor], lack: str) -> None:
     assert lacks_of(with_part(part)) == [lack]
+
+
+def test_a_summary_that_is_not_the_docstrings_is_seen() -> None:
+    entry = SUBJECTS.parts[0]
+    assert isinstance(entry.target, Lazy)
+    other = replace(entry, target=replace(entry.target, summary="Something else."))
+    [lack] = lacks_of(replace(SUBJECTS, parts=[other, *SUBJECTS.parts[1:]]))
+    assert "'Something else.' is not the first line of its docstring" in lack
+
+
+def test_summaries_of_the_plugins_here_are_those_of_their_docstrings() -> None:
+    for entry in Kit().parts():
+        assert entry.summary == entry.part_class.summary(), entry.name
 
 
 def test_a_hook_without_a_docstring_is_seen() -> None:
@@ -276,6 +297,24 @@ def test_names_that_are_not_documented_are_seen(
         "made_up_module.LIMIT has no docstring",
         "made_up_module.Thing.go has no docstring",
         "made_up_module.call has no docstring",
+    ]
+
+
+def test_a_name_that_is_a_module_too_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "made_up_package"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        '"""Made up."""\n\nfrom made_up_package.call import call\n\n__all__ = ["call"]\n',
+        encoding="utf-8",
+    )
+    (package / "call.py").write_text(
+        '"""Made up."""\n\n\ndef call():\n    """Is there."""\n', encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert lacks_of(replace(SUBJECTS, modules=["made_up_package"])) == [
+        "made_up_package.call has the name of a module beside it"
     ]
 
 

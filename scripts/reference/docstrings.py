@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from griffe import Docstring, DocstringSectionKind
@@ -12,6 +13,12 @@ def sections_of(described: Any) -> list[Any]:
     """Its text, and lists such as what it raises, as griffe reads them."""
     text = inspect.cleandoc(described.__doc__ or "")
     return Docstring(text).parse("google", warnings=False)
+
+
+def says_something(described: Any) -> bool:
+    """Whether there is a docstring of its own with a word in it."""
+    inherited = inspect.isclass(described) and "__doc__" not in vars(described)
+    return not inherited and re.search(r"\w\w", described.__doc__ or "") is not None
 
 
 def text_of(described: Any) -> str:

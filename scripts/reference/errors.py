@@ -8,6 +8,7 @@ from types import ModuleType
 
 from genkit.cli.errors import FAILED, INTERRUPTED, PIPE_CLOSED
 from genkit.errors import GenkitError
+from reference.docstrings import says_something
 from reference.markdown import anchor, prose, table
 from reference.undocumented import Undocumented
 
@@ -84,8 +85,7 @@ def _is_error(value: object) -> bool:
 
 
 def _lacks(error: type[Exception]) -> Iterator[str]:
-    docstring = vars(error).get("__doc__")
-    if not docstring:
+    if not says_something(error):
         yield f"error {error.__name__}: it has no docstring"
-    elif ADVICE not in docstring:
+    elif ADVICE not in (error.__doc__ or ""):
         yield f"error {error.__name__}: its docstring has no paragraph {ADVICE.strip()!r}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from reference.docstrings import says_something
 from reference.markdown import fence, prose
 from reference.parts import file_name, title
 from reference.undocumented import Undocumented
@@ -27,7 +28,9 @@ def hook_page(module: ModuleType) -> str:
     """
     hooks = dict(_hooks(module))
     lacks = [
-        f"hook {name}: it has no docstring" for name, hook in hooks.items() if not hook.__doc__
+        f"hook {name}: it has no docstring"
+        for name, hook in hooks.items()
+        if not says_something(hook)
     ]
     if lacks:
         raise Undocumented(lacks)

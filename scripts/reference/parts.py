@@ -11,7 +11,7 @@ from genkit.plugins.hookspecs import PART_HOOKS
 from genkit.plugins.registry import PartEntry, label
 from genkit.recipes.schema import SECTIONS
 from reference.base_class import base_of
-from reference.docstrings import text_of
+from reference.docstrings import says_something, text_of
 from reference.examples import example, example_options, without_example
 from reference.markdown import anchor, fence, prose, table
 from reference.options import option_tables, undescribed
@@ -83,8 +83,10 @@ def _section(entry: PartEntry) -> str:
 def _lacks(entry: PartEntry) -> Iterator[str]:
     part_class = entry.part_class
     place = f"{label(entry.kind)} {entry.name}"
-    if not vars(part_class).get("__doc__"):
+    if not says_something(part_class):
         yield f"{place}: its class has no docstring"
+    elif entry.summary != part_class.summary():
+        yield f"{place}: {entry.summary!r} is not the first line of its docstring"
     yield from undescribed(place, part_class)
     options = example_options(part_class)
     for name, found in part_class.model_fields.items():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -85,11 +88,17 @@ def _docstring(found: griffe.Object) -> str:
 
 
 def _lacks(path: str, found: griffe.Object) -> Iterator[str]:
-    """Which of an object, what a module offers and the methods of a class says nothing."""
-    if not _docstring(found):
+    """Which of an object, what a module offers and the methods of a class says nothing.
+
+    A name that a file gives to a function, and a folder to a module, would be taken for the module.
+    """
+    if not re.search(r"\w\w", _docstring(found)):
         yield f"{path} has no docstring"
     for name, inner in {**_offered(found), **_methods(found)}.items():
-        yield from _lacks(f"{path}.{name}", inner) if not inner.is_module else ()
+        if not inner.is_module:
+            yield from _lacks(f"{path}.{name}", inner)
+        elif not inspect.ismodule(getattr(importlib.import_module(found.path), name)):
+            yield f"{path}.{name} has the name of a module beside it"
 
 
 def _methods(found: griffe.Object) -> dict[str, Any]:

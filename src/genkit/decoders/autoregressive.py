@@ -15,7 +15,7 @@ __all__ = ["Autoregressive"]
 
 
 class Autoregressive(Decoder):
-    """One token a row and step, each drawn from the model's distribution given all before it."""
+    """One token a row and step, drawn from the model's distribution given all before."""
 
     type: Literal["autoregressive"] = "autoregressive"
 

@@ -16,7 +16,7 @@ _PURPOSE = "the exporter 'transformers'"
 
 
 class Transformers(Exporter):
-    """The exporter of transformers 5.x: one graph for prefill and decoding; most architectures."""
+    """The exporter of transformers 5.x: one graph for all steps; most architectures."""
 
     type: Literal["transformers"] = "transformers"
 

@@ -17,11 +17,15 @@ _EXPORTERS = "genkit.exporters"
 def genkit_register_backends() -> list[Lazy]:
     """What yields a model."""
     return [
-        lazy("pytorch", "genkit.backends.pytorch:PyTorch", "A causal model of transformers."),
+        lazy(
+            "pytorch",
+            "genkit.backends.pytorch:PyTorch",
+            "A causal language model of transformers, run by PyTorch on the CPU or on CUDA.",
+        ),
         lazy(
             "onnxruntime",
             "genkit.backends.onnxruntime_:OnnxRuntime",
-            "An exported graph, run by ONNX Runtime.",
+            "A graph of a causal language model, run by ONNX Runtime on the CPU or on CUDA.",
         ),
     ]
 
@@ -30,8 +34,12 @@ def genkit_register_backends() -> list[Lazy]:
 def genkit_register_contexts() -> list[Lazy]:
     """What turns a prompt into ids."""
     return [
-        lazy("text", f"{_CONTEXTS}:Text", "The prompt as it is."),
-        lazy("chat", f"{_CONTEXTS}:Chat", "A conversation in the model's own chat template."),
+        lazy("text", f"{_CONTEXTS}:Text", "The prompt as it is: the model goes on with the text."),
+        lazy(
+            "chat",
+            f"{_CONTEXTS}:Chat",
+            "A conversation in the model's own chat template; the model answers.",
+        ),
     ]
 
 
@@ -39,11 +47,21 @@ def genkit_register_contexts() -> list[Lazy]:
 def genkit_register_cache_managers() -> list[Lazy]:
     """What hands out the memory of a run."""
     return [
-        lazy("none", f"{_CACHES}:NoCache", "No memory: every step computes the whole text anew."),
-        lazy("dynamic", f"{_CACHES}:Dynamic", "The model's own cache, which grows as it is used."),
-        lazy("static", f"{_CACHES}:Static", "The model's own cache, allocated once."),
+        lazy("none", f"{_CACHES}:NoCache", "No cache: every step computes the whole text again."),
         lazy(
-            "prefix", f"{_CACHES}:Prefix", "Reuses what prompts have in common with earlier runs."
+            "dynamic",
+            f"{_CACHES}:Dynamic",
+            "A cache of the model's own that grows with the text and is dropped after the run.",
+        ),
+        lazy(
+            "static",
+            f"{_CACHES}:Static",
+            "A cache of the model's own, allocated once for the longest that the run can become.",
+        ),
+        lazy(
+            "prefix",
+            f"{_CACHES}:Prefix",
+            "Keeps what earlier runs have computed, for prompts that begin with the same tokens.",
         ),
         lazy(
             "sink_window",
@@ -65,7 +83,7 @@ def genkit_register_decoders() -> list[Lazy]:
         lazy(
             "autoregressive",
             "genkit.decoders.autoregressive:Autoregressive",
-            "One token after the other.",
+            "One token a row and step, drawn from the model's distribution given all before.",
         ),
     ]
 
@@ -77,178 +95,178 @@ def genkit_register_logits_processors() -> list[Lazy]:
         lazy(
             "temperature",
             f"{_PROCESSORS}.temperature:Temperature",
-            "Flattens the distribution, or sharpens it.",
+            "Divides the logits: below 1 the distribution sharpens, above 1 it flattens.",
         ),
         lazy("top_k", f"{_PROCESSORS}.top_k:TopK", "Keeps the k most probable tokens."),
         lazy(
             "top_p",
             f"{_PROCESSORS}.top_p:TopP",
-            "Keeps the most probable tokens that together reach the mass p.",
+            "Keeps the most probable tokens until they hold the mass p: nucleus sampling.",
         ),
         lazy(
             "min_p",
             f"{_PROCESSORS}.min_p:MinP",
-            "Keeps tokens at least p times as probable as the most probable one.",
+            "Keeps every token at least `min_p` times as probable as the most probable one.",
         ),
         lazy(
             "dynamic_temperature",
             f"{_PROCESSORS}.dynamic_temperature:DynamicTemperature",
-            "A temperature that rises with the entropy of the distribution.",
+            "Divides the logits by a temperature, the higher the less certain the model is.",
         ),
         lazy(
             "typical_p",
             f"{_PROCESSORS}.typical_p:TypicalP",
-            "Keeps the tokens that are about as surprising as is to be expected.",
+            "Keeps the most typical tokens until they hold the mass p: locally typical sampling.",
         ),
         lazy(
             "epsilon",
             f"{_PROCESSORS}.epsilon:Epsilon",
-            "Keeps tokens whose probability is at least epsilon.",
+            "Keeps every token whose probability is at least epsilon.",
         ),
         lazy(
             "eta",
             f"{_PROCESSORS}.eta:Eta",
-            "Keeps tokens above a probability that falls as the entropy rises.",
+            "Keeps every token whose probability is at least eta, lower as entropy rises.",
         ),
         lazy(
             "top_h",
             f"{_PROCESSORS}.top_h:TopH",
-            "Keeps the most probable tokens that hold a share of the entropy.",
+            "Keeps the most probable tokens that hold at most the share h of the entropy.",
         ),
         lazy(
             "top_n_sigma",
             f"{_PROCESSORS}.top_n_sigma:TopNSigma",
-            "Keeps logits within n standard deviations of the largest.",
+            "Keeps every token whose logit is at most n standard deviations below the largest.",
         ),
         lazy(
             "xtc",
             f"{_PROCESSORS}.xtc:Xtc",
-            "Now and then excludes the top choices but the least of them.",
+            "Excludes top choices: all tokens above a threshold but the least probable of them.",
         ),
         lazy(
             "tail_free",
             f"{_PROCESSORS}.tail_free:TailFree",
-            "Cuts the tail off where the probabilities stop bending.",
+            "Cuts the tail off where the sorted probabilities stop bending: tail-free sampling.",
         ),
         lazy(
             "top_a",
             f"{_PROCESSORS}.top_a:TopA",
-            "Keeps tokens above a share of the square of the largest probability.",
+            "Keeps every token whose probability is at least `a` times the square of the largest.",
         ),
         lazy(
             "smoothing",
             f"{_PROCESSORS}.smoothing:Smoothing",
-            "Bends the logits: the best together, the others away.",
+            "Bends the logits: the best tokens move together, the others away.",
         ),
         lazy(
             "renormalize",
             f"{_PROCESSORS}.renormalize:Renormalize",
-            "Turns logits into log-probabilities.",
+            "Turns logits into log-probabilities: the distribution stays, the numbers change.",
         ),
         lazy(
             "remove_invalid",
             f"{_PROCESSORS}.remove_invalid:RemoveInvalid",
-            "Replaces NaN and +inf by numbers.",
+            "Replaces NaN by 0 and +inf by the largest number, so that a faulty model goes on.",
         ),
         lazy(
             "repetition_penalty",
             f"{_PROCESSORS}.repetition_penalty:RepetitionPenalty",
-            "Makes tokens less probable that have occurred before.",
+            "Makes every token that was there already less likely, once, however often it came.",
         ),
         lazy(
             "presence_penalty",
             f"{_PROCESSORS}.presence_penalty:PresencePenalty",
-            "Takes a fixed amount from tokens that have occurred before.",
+            "Takes a fixed amount from every token that was there already, however often it came.",
         ),
         lazy(
             "frequency_penalty",
             f"{_PROCESSORS}.frequency_penalty:FrequencyPenalty",
-            "Takes an amount from tokens for each time that they have occurred.",
+            "Takes an amount from every token for each time that it was there.",
         ),
         lazy(
             "prompt_repetition_penalty",
             f"{_PROCESSORS}.prompt_repetition_penalty:PromptRepetitionPenalty",
-            "Makes tokens of the prompt more probable.",
+            "Makes every token of the prompt more likely, so that the answer keeps to it.",
         ),
         lazy(
             "no_repeat_ngram",
             f"{_PROCESSORS}.no_repeat_ngram:NoRepeatNGram",
-            "Forbids tokens that would repeat a sequence of n tokens.",
+            "Forbids every token that would complete a sequence of n tokens a second time.",
         ),
         lazy(
             "prompt_no_repeat_ngram",
             f"{_PROCESSORS}.prompt_no_repeat_ngram:PromptNoRepeatNGram",
-            "Forbids tokens that would repeat a sequence of n tokens of the prompt.",
+            "Forbids every token that would complete a sequence of n tokens of the prompt.",
         ),
         lazy(
             "dry",
             f"{_PROCESSORS}.dry:Dry",
-            "Makes tokens less probable that would continue a repetition.",
+            "Makes tokens less likely that would continue a repetition, the more the longer it is.",
         ),
         lazy(
             "allowed_tokens",
             f"{_PROCESSORS}.allowed_tokens:AllowedTokens",
-            "Forbids all tokens but the listed ones.",
+            "Forbids all tokens but certain ones, in every step.",
         ),
         lazy(
             "bad_words",
             f"{_PROCESSORS}.bad_words:BadWords",
-            "Forbids tokens that would complete a listed word.",
+            "Forbids every token that would complete one of some words.",
         ),
         lazy(
             "begin_suppress_tokens",
             f"{_PROCESSORS}.begin_suppress_tokens:BeginSuppressTokens",
-            "Forbids the listed tokens at the beginning of an answer.",
+            "Forbids certain tokens at the beginning of an answer.",
         ),
         lazy(
             "forced_bos",
             f"{_PROCESSORS}.forced_bos:ForcedBos",
-            "Begins every answer with a given token.",
+            "Allows a single token at the beginning of an answer.",
         ),
         lazy(
             "forced_eos",
             f"{_PROCESSORS}.forced_eos:ForcedEos",
-            "Puts an end token in the last place that is left.",
+            "Allows nothing but end tokens in the last place that a row's limit leaves.",
         ),
         lazy(
             "length_decay",
             f"{_PROCESSORS}.length_decay:LengthDecay",
-            "Makes the end more probable the longer an answer is.",
+            "Raises the end tokens more with every token, from a number of them on.",
         ),
         lazy(
             "min_length",
             f"{_PROCESSORS}.min_length:MinLength",
-            "Forbids the end before a number of tokens, prompt included.",
+            "Forbids the end tokens until prompt and answer together have a number of tokens.",
         ),
         lazy(
             "min_new_tokens",
             f"{_PROCESSORS}.min_new_tokens:MinNewTokens",
-            "Forbids the end before a number of generated tokens.",
+            "Forbids the end tokens until a row has generated a number of tokens.",
         ),
         lazy(
             "prefix_allowed_tokens",
             f"{_PROCESSORS}.prefix_allowed_tokens:PrefixAllowedTokens",
-            "Asks a function which tokens are allowed next.",
+            "Forbids all tokens but those that a function allows after the tokens so far.",
         ),
         lazy(
             "sequence_bias",
             f"{_PROCESSORS}.sequence_bias:SequenceBias",
-            "Adds a number to tokens that would complete a sequence.",
+            "Adds a number to the logit of a token that would complete one of some sequences.",
         ),
         lazy(
             "suppress_tokens",
             f"{_PROCESSORS}.suppress_tokens:SuppressTokens",
-            "Forbids the listed tokens.",
+            "Forbids certain tokens in every step.",
         ),
         lazy(
             "token_bias",
             f"{_PROCESSORS}.token_bias:TokenBias",
-            "Adds a number to the logits of the listed tokens.",
+            "Adds a number of its own to the logit of each of some tokens.",
         ),
         lazy(
             "watermark",
             f"{_PROCESSORS}.watermark:Watermark",
-            "Marks the answer, so that it can be recognised.",
+            "Marks the answer, so that whoever knows the secret can tell that a model wrote it.",
         ),
     ]
 
@@ -257,17 +275,25 @@ def genkit_register_logits_processors() -> list[Lazy]:
 def genkit_register_samplers() -> list[Lazy]:
     """What chooses the next token."""
     return [
-        lazy("greedy", f"{_SAMPLERS}.greedy:Greedy", "Takes the most probable token."),
-        lazy("categorical", f"{_SAMPLERS}.categorical:Categorical", "Draws from the distribution."),
+        lazy(
+            "greedy",
+            f"{_SAMPLERS}.greedy:Greedy",
+            "Chooses the most probable token; among equal ones the lowest id.",
+        ),
+        lazy(
+            "categorical",
+            f"{_SAMPLERS}.categorical:Categorical",
+            "Draws a token with its probability.",
+        ),
         lazy(
             "mirostat",
             f"{_SAMPLERS}.mirostat:Mirostat",
-            "Draws so that the surprise of the text stays near a target.",
+            "Keeps as many tokens as bring the surprise near `tau` bits a token, and draws.",
         ),
         lazy(
             "adaptive_p",
             f"{_SAMPLERS}.adaptive_p:AdaptiveP",
-            "Draws so that the probability of the chosen tokens stays near a target.",
+            "Prefers tokens that bring the average of the chosen probabilities near `target`.",
         ),
     ]
 
@@ -276,29 +302,47 @@ def genkit_register_samplers() -> list[Lazy]:
 def genkit_register_stop_criteria() -> list[Lazy]:
     """What ends a text."""
     return [
-        lazy("eos", f"{_STOPPING}.eos:Eos", "The model's own end tokens."),
-        lazy("stop_token_ids", f"{_STOPPING}.stop_token_ids:StopTokenIds", "Certain token ids."),
+        lazy("eos", f"{_STOPPING}.eos:Eos", "Ends a row at a token that ends texts."),
         lazy(
-            "stop_strings", f"{_STOPPING}.stop_strings:StopStrings", "Certain strings in the text."
+            "stop_token_ids",
+            f"{_STOPPING}.stop_token_ids:StopTokenIds",
+            "Ends a row at one of the given tokens.",
         ),
-        lazy("stop_regex", f"{_STOPPING}.stop_regex:StopRegex", "Regular expressions in the text."),
+        lazy(
+            "stop_strings",
+            f"{_STOPPING}.stop_strings:StopStrings",
+            "Ends a row when one of the given strings appears in its text.",
+        ),
+        lazy(
+            "stop_regex",
+            f"{_STOPPING}.stop_regex:StopRegex",
+            "Ends a row when a regular expression matches in its text.",
+        ),
         lazy(
             "max_new_tokens",
             f"{_STOPPING}.max_new_tokens:MaxNewTokens",
-            "A number of generated tokens.",
+            "Ends a row when it has generated that many tokens.",
         ),
         lazy(
             "max_length",
             f"{_STOPPING}.max_length:MaxLength",
-            "A number of tokens, the prompt included.",
+            "Ends a row when prompt and answer together have that many tokens.",
         ),
-        lazy("time_limit", f"{_STOPPING}.time_limit:TimeLimit", "A time."),
+        lazy(
+            "time_limit",
+            f"{_STOPPING}.time_limit:TimeLimit",
+            "Ends all rows after that many seconds, counted from the first prefill on.",
+        ),
         lazy(
             "low_confidence",
             f"{_STOPPING}.low_confidence:LowConfidence",
-            "A model that no longer knows how to go on.",
+            "Ends a row when the model's largest probability stays below a threshold.",
         ),
-        lazy("repeating", f"{_STOPPING}.repeating:Repeating", "The same few tokens over and over."),
+        lazy(
+            "repeating",
+            f"{_STOPPING}.repeating:Repeating",
+            "Ends a row whose last tokens are the same block several times in a row.",
+        ),
     ]
 
 
@@ -314,7 +358,7 @@ def genkit_register_exporters() -> list[Lazy]:
         lazy(
             "transformers",
             f"{_EXPORTERS}.transformers_:Transformers",
-            "The exporter of transformers 5.x; most architectures.",
+            "The exporter of transformers 5.x: one graph for all steps; most architectures.",
         ),
         lazy(
             "optimum",

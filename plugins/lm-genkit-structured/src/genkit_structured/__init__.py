@@ -11,11 +11,17 @@ genkit_api = ">=1.0,<2"
 def genkit_register_logits_processors() -> list[Lazy]:
     """The processor that forbids what the grammar does not go on with."""
     target = "genkit_structured.structured:Structured"
-    return [lazy("structured", target, "Allows only tokens with which an answer keeps its form.")]
+    return [
+        lazy(
+            "structured",
+            target,
+            "Forbids every token with which the answer could not keep its form.",
+        )
+    ]
 
 
 @hookimpl
 def genkit_register_stop_criteria() -> list[Lazy]:
     """The criterion that ends a row with the last token of the grammar."""
     target = "genkit_structured.structured_end:StructuredEnd"
-    return [lazy("structured_end", target, "Ends a row whose answer has its form and is complete.")]
+    return [lazy("structured_end", target, "Ends a row with the token that completes its answer.")]

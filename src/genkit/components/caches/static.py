@@ -12,7 +12,7 @@ __all__ = ["Static"]
 
 
 class Static(CacheManager):
-    """A cache of the model's own that is allocated once, for the longest that the run can become.
+    """A cache of the model's own, allocated once for the longest that the run can become.
 
     Nothing is copied while the text grows. `compile: true` of the backend `pytorch` asks for it.
 

@@ -22,7 +22,7 @@ _LARGEST_LOG = np.float32(88.7228391)
 
 
 class Dry(LogitsProcessor):
-    """Makes tokens less likely that would continue a repetition, exponentially in its length.
+    """Makes tokens less likely that would continue a repetition, the more the longer it is.
 
     For a token c let r be the largest number for which the last r tokens came earlier and were
     followed by c. If r is at least `allowed_length`, ``l' = l - multiplier * base ** (r -

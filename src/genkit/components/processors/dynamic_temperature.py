@@ -15,7 +15,7 @@ from genkit.core.state import GenerationState
 
 
 class DynamicTemperature(LogitsProcessor):
-    """Divides the logits by a temperature between `low` and `high`, the higher the less is certain.
+    """Divides the logits by a temperature, the higher the less certain the model is.
 
     ``T = low + (high - low) * (H / ln n) ** exponent``, where H is the entropy of the row in nats
     and n the number of tokens that are still allowed: ``H / ln n`` is 0 where one token has all the

@@ -15,7 +15,7 @@ from genkit.core.state import GenerationState
 
 
 class Eta(LogitsProcessor):
-    """Keeps every token whose probability is at least eta, which falls as the entropy rises.
+    """Keeps every token whose probability is at least eta, lower as entropy rises.
 
     ``eta = min(epsilon, sqrt(epsilon) * exp(-H))``, where H is the entropy of the row in nats. As
     in `epsilon`, tokens as probable as the `min_keep`-th stay in any case. Useful values of epsilon

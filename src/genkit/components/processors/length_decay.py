@@ -19,7 +19,7 @@ _MOST_WEIGHT = 1e12
 
 
 class LengthDecay(LogitsProcessor):
-    """Raises the end tokens more with every token, once a row has generated a number of them.
+    """Raises the end tokens more with every token, from a number of them on.
 
     With n tokens more than `start` generated, ``l'[end] = l[end] + |l[end]| * (factor^n - 1)`` for
     n > 0. A factor of 1 changes nothing, one below 1 makes the end less likely. A logit of 0 stays

@@ -17,7 +17,7 @@ from genkit.core.state import GenerationState
 
 
 class NoRepeatNGram(LogitsProcessor):
-    """Forbids every token that would complete a sequence of n tokens that was there already.
+    """Forbids every token that would complete a sequence of n tokens a second time.
 
     A token is forbidden where the last n - 1 tokens were followed by it before: in prompt and
     answer, as in transformers and onnxruntime-genai, or with `scope: output` in the answer alone.

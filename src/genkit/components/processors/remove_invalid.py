@@ -13,7 +13,7 @@ from genkit.core.state import GenerationState
 
 
 class RemoveInvalid(LogitsProcessor):
-    """Replaces NaN by 0 and +inf by the largest number, so that a model with a fault can go on.
+    """Replaces NaN by 0 and +inf by the largest number, so that a faulty model goes on.
 
     Without it genkit ends a run in which a model gives NaN, with an error that says so; that is
     nearly always better. -inf is no mistake but a token that is forbidden, and stays. With

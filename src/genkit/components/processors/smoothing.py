@@ -14,16 +14,16 @@ from genkit.core.state import GenerationState
 
 
 class Smoothing(LogitsProcessor):
-    """Bends the logits: the best tokens move together, the others away. Nothing is cut off.
+    """Bends the logits: the best tokens move together, the others away.
 
     With the distance ``x = l - l_max`` from the largest logit, which stays:
 
     ``l' = l_max - k * factor * x**2 + s * factor * x**3``, ``k = (3 - curve) / 2`` and
     ``s = (curve - 1) / 2``.
 
-    A factor of 0 changes nothing. The curve goes from 1, where only the square counts (quadratic
-    sampling), to 3, where only the cube does; beyond 3 the second best token would overtake the
-    best, and the curve is refused. (kalomaze 2024; text-generation-webui.)
+    Nothing is cut off. A factor of 0 changes nothing. The curve goes from 1, where only the square
+    counts (quadratic sampling), to 3, where only the cube does; beyond 3 the second best token
+    would overtake the best, and the curve is refused. (kalomaze 2024; text-generation-webui.)
 
     >>> from genkit.testing import process
     >>> process(Smoothing(factor=0.5), [4.0, 3.0, 2.0, 0.0])

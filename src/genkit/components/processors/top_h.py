@@ -15,7 +15,7 @@ from genkit.core.state import GenerationState
 
 
 class TopH(LogitsProcessor):
-    """Keeps the most probable tokens as long as they hold no more than the share h of the entropy.
+    """Keeps the most probable tokens that hold at most the share h of the entropy.
 
     Only the `num_candidates` most probable tokens are looked at, equal ones by the lower id, and
     their probabilities are made to add up to 1. Each contributes ``-p ln p`` to their entropy H.

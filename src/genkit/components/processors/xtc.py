@@ -16,7 +16,7 @@ from genkit.core.state import GenerationState
 
 
 class Xtc(LogitsProcessor):
-    """Excludes top choices: drops all tokens above a threshold but the least probable of them.
+    """Excludes top choices: all tokens above a threshold but the least probable of them.
 
     Where two or more tokens have ``p >= threshold``, all but the least probable of them are
     dropped; among equal ones the highest id stays, with ``ties: keep`` all of them. With ``>``

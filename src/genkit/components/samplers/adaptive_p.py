@@ -20,7 +20,7 @@ _PEAK, _SHARPNESS, _WIDTH = 5.0, 10.0, 0.3
 
 
 class AdaptiveP(Sampler):
-    """Prefers tokens whose probability brings the average of the chosen ones near `target`.
+    """Prefers tokens that bring the average of the chosen probabilities near `target`.
 
     Each row has a weighted sum S of the probabilities of its chosen tokens, and the sum W of the
     weights. The probability aimed at makes up for what was chosen before, and each allowed token is

@@ -20,7 +20,7 @@ _INT32 = 2.0**31
 
 
 class Mirostat(Sampler):
-    """Keeps as many tokens as bring the surprise of the text near `tau` bits a token, and draws.
+    """Keeps as many tokens as bring the surprise near `tau` bits a token, and draws.
 
     The surprise of a token is ``-log2 p``. Each row has a bound mu on it, which begins at 2 tau.
     Tokens are kept by mu, one is drawn from those kept (as `categorical` draws), and with its

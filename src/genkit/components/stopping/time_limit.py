@@ -14,7 +14,7 @@ from genkit.core.state import GenerationState
 
 
 class TimeLimit(StopCriterion):
-    """Ends all rows at the first token after that many seconds, counted from the first prefill on.
+    """Ends all rows after that many seconds, counted from the first prefill on.
 
     Rows that are decoded one after the other share the time. The finish reason is `time`. A token
     that has begun is finished, so that a run takes longer by up to one token. (`max_time` in

@@ -1,0 +1,165 @@
+"""Pages with code blocks, told as stories: the blocks of one run in order, in an empty folder.
+
+- ``python``: executed, all of a page in one namespace.
+- ``shell``: lines that begin with `genkit` go through the command's entry function and must
+  succeed, or end as a comment says, ``# ends with 1``; of scripts it is checked that they exist.
+- ``text`` after one of these: what it prints, where ``...`` stands for anything. With
+  ``title="measured"``, numbers with a point and names of runs may be others.
+- ``yaml``: a recipe, or sections of one; with ``title="FILE"`` it is written, for later blocks.
+- any other block with ``title="FILE"``: written to that file.
+- ``console``: for what must not run here, as installing does. Shown only, like data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import os
+import re
+import shlex
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+RUN = {"python", "shell"}
+READ = {"yaml"}
+SHOWN = {"console", "json", "text", "toml"}
+BLOCK = re.compile(
+    r"^(?P<indent>[ ]*)```(?P<language>\w*)(?P<attributes>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+MEASURED = re.compile(r"\b[0-9a-f]{8}\b|\d+\.\d+(e-\d+)?|\d+e-\d+")
+ENDS_WITH = re.compile(r"# ends with (\d+)$")
+
+
+class Block(NamedTuple):
+    """A code block of a page."""
+
+    language: str
+    title: str | None
+    code: str
+    line: int
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a page, in order."""
+    blocks = []
+    for match in BLOCK.finditer(text):
+        title = re.search(r'title="([^"]+)"', match["attributes"])
+        blocks.append(
+            Block(
+                language=match["language"],
+                title=title and title[1],
+                code=textwrap.dedent(match["code"]),
+                line=text.count("\n", 0, match.start("code")) + 1,
+            )
+        )
+    return blocks
+
+
+def tell(text: str, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs the blocks of a page in the current folder.
+
+    Args:
+        text: of the page.
+        page: its path, for messages.
+        capsys: what the blocks print is taken from it.
+    """
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    ran: Block | None = None
+    printed: tuple[str, ...] = ()
+    blocks = blocks_of(text)
+    for place, block in enumerate(blocks):
+        match block.language, block.title:
+            case "python", None:
+                run_python(block, page, namespace)
+            case "shell", _:
+                run_shell(block)
+            case "text", title:
+                if ran is not None and ran.language in RUN:
+                    compare(block, printed, measured=title == "measured")
+            case "yaml", None:
+                read_yaml(block)
+            case language, str(title):
+                Path(title).write_text(block.code, encoding="utf-8")
+                if language == "yaml":
+                    later = "".join(other.code for other in blocks[place + 1 :])
+                    assert title in later, f"line {block.line}: nobody reads {title}"
+        if block.language != "text":
+            ran, printed = block, capsys.readouterr()
+
+
+def run_python(block: Block, page: Path, namespace: dict[str, object]) -> None:
+    """Executes a block; a traceback names the line of the page."""
+    source = "\n" * (block.line - 1) + block.code
+    exec(compile(source, str(page), "exec"), namespace)
+
+
+def run_shell(block: Block) -> None:
+    """Runs each line: variables before the command are set, `> FILE` after it is understood."""
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        with contextlib.ExitStack() as stack:
+            while "=" in words[0]:
+                name, value = words.pop(0).split("=", 1)
+                stack.enter_context(pytest.MonkeyPatch.context()).setenv(name, value)
+            if words[-2:-1] == [">"]:
+                file = stack.enter_context(Path(words[-1]).open("w", encoding="utf-8"))
+                stack.enter_context(contextlib.redirect_stdout(file))
+                words = words[:-2]
+            run_words(words, line)
+
+
+def run_words(words: list[str], line: str) -> None:
+    """Runs one command."""
+    from genkit.cli import main
+
+    if words[0] == "genkit":
+        said = ENDS_WITH.search(line)
+        assert main(words[1:]) == (int(said[1]) if said else 0), line
+    elif words[0].startswith("scripts/"):
+        assert os.access(ROOT / words[0], os.X_OK), line
+    else:
+        pytest.fail(f"{line!r} cannot be run here; mark its block `console`")
+
+
+def compare(block: Block, printed: Iterable[str], measured: bool = False) -> None:
+    """Holds a block to what was printed: spaces and line ends are equal, `...` is anything.
+
+    Args:
+        block: what is shown.
+        printed: what the standard streams got; one of them has to be it.
+        measured: whether numbers with a point and names of runs may be others.
+    """
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    texts = [block.code, *printed]
+    wanted, *found = [MEASURED.sub("0.0", text) for text in texts] if measured else texts
+    if not any(doctest.OutputChecker().check_output(wanted, text, flags) for text in found):
+        streams = "\n".join(found)
+        pytest.fail(f"line {block.line}: it prints\n{streams}\nand not\n{wanted}")
+
+
+def read_yaml(block: Block) -> None:
+    """Checks sections of a recipe; what a recipe needs besides is filled in."""
+    problems = problems_of(yaml.safe_load(block.code))
+    assert not problems, f"line {block.line}: {problems}"
+
+
+def problems_of(sections: dict[str, object]) -> list[str]:
+    """What is wrong with a recipe that has these sections and else the least."""
+    from genkit import load_recipe
+    from genkit.errors import RecipeError
+
+    recipe = {"version": 1, "backend": {"type": "pytorch", "model": "smollm2"}, **sections}
+    try:
+        load_recipe(recipe)
+    except RecipeError as error:
+        return [str(problem) for problem in error.problems]
+    return []
