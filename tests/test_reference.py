@@ -276,6 +276,7 @@ def test_commands_and_options_that_are_not_documented_are_seen() -> None:
     def fine(loud: Annotated[bool, typer.Option("--loud", help="Aloud.")] = False) -> None: ...
 
     assert lacks_of(replace(SUBJECTS, app=app)) == [
+        "command genkit: its epilog has no example",
         "command genkit silent: it has no help",
         "command genkit silent: its epilog has no example",
         "command genkit silent: option 'loud' has no help",
@@ -322,6 +323,7 @@ def test_all_gaps_are_told_at_once() -> None:
     subjects = replace(with_part(Wordless), app=typer.Typer(name="genkit", callback=lambda: None))
     assert [lack.partition(":")[0] for lack in lacks_of(subjects)] == [
         "logits processor wordless",
+        "command genkit",
         "command genkit",
     ]
 

@@ -56,9 +56,9 @@ def every_file(folder: Path) -> list[str]:
 
 
 def test_a_package_has_all_that_a_package_needs(genkit: Any, tmp_path: Path) -> None:
-    done = genkit("plugins", "new", "min_z", "--kind", "processor", "--author", "Ada Lovelace")
+    done = genkit("plugins", "new", "my_idea", "--kind", "processor", "--author", "Ada Lovelace")
     assert (done.status, done.err) == (0, "")
-    folder = tmp_path / "lm-genkit-min-z"
+    folder = tmp_path / "lm-genkit-my-idea"
     assert [name for name in every_file(folder) if "." in Path(name).name or "LIC" in name] == [
         ".github",
         ".github/workflows/test.yml",
@@ -66,14 +66,14 @@ def test_a_package_has_all_that_a_package_needs(genkit: Any, tmp_path: Path) -> 
         "README.md",
         "pyproject.toml",
         "recipe.yaml",
-        "src/genkit_min_z/__init__.py",
-        "src/genkit_min_z/min_z.py",
-        "src/genkit_min_z/py.typed",
-        "tests/test_min_z.py",
+        "src/genkit_my_idea/__init__.py",
+        "src/genkit_my_idea/my_idea.py",
+        "src/genkit_my_idea/py.typed",
+        "tests/test_my_idea.py",
     ]
     assert "Ada Lovelace" in (folder / "LICENSE").read_text()
     assert (folder / "recipe.yaml").read_text() in (folder / "README.md").read_text()
-    assert [p.name for p in tmp_path.iterdir() if "min" in p.name] == ["lm-genkit-min-z"]
+    assert [p.name for p in tmp_path.iterdir() if "idea" in p.name] == ["lm-genkit-my-idea"]
 
 
 def test_it_says_what_to_do_next_in_three_lines(genkit: Any, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_package_that_could_not_be_finished(
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("Min-Z", "processor", "did you mean 'min_z'?"),
+        ("My-Idea", "processor", "did you mean 'my_idea'?"),
         ("2fast", "processor", "begins with a letter"),
         ("a" * 25, "processor", "at most 24 small letters"),
         ("x_", "processor", "did you mean 'x'?"),

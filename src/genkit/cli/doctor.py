@@ -29,7 +29,17 @@ Examples:
   genkit doctor --recipe smollm2-chat
 """
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "gguf", "numpy", "pydantic", "pluggy", "typer")
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "gguf",
+    "numpy",
+    "pydantic",
+    "pluggy",
+    "typer",
+    "hypothesis",
+)
 
 _OPTIONAL = {
     "onnx": "onnx",

@@ -23,6 +23,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="List plugins, begin a new one, and check one.",
+    epilog="""\b
+Examples:
+  genkit plugins new my_idea --kind sampler
+  genkit plugins check my_idea
+""",
 )
 
 _EPILOG = """

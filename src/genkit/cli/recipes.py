@@ -22,6 +22,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="List, show, check, compare and import recipes.",
+    epilog="""\b
+Examples:
+  genkit recipes show smollm2-chat > mine.yaml
+  genkit recipes diff smollm2-chat mine.yaml
+""",
 )
 
 
