@@ -30,20 +30,29 @@ MET_BY_PARTS = (
 )
 """What authors of parts may import besides the base classes and what the packages offer."""
 
+RECIPES = (
+    "genkit.recipes.recipe.Recipe",
+    "genkit.recipes.importers.import_recipe",
+    "genkit.recipes.importers.Imported",
+    "genkit.recipes.importers.Unsaid",
+)
+"""What stands behind `load_recipe` and `genkit recipes import`."""
+
 
 def python_page(modules: Sequence[str]) -> str:
-    """Every name that these modules offer, and what those who write parts meet.
+    """Every name that these modules offer, recipes, and what those who write parts meet.
 
     Raises:
         Undocumented: a module, class, function, method or value has no docstring.
     """
-    paths = [*modules, *MET_BY_PARTS]
+    paths = [*modules, *RECIPES, *MET_BY_PARTS]
     lacks = [lack for path in paths for lack in _lacks(path, _read(path))]
     if lacks:
         raise Undocumented(lacks)
-    met = "\n\n".join(f"::: {path}" for path in MET_BY_PARTS)
     sections = [_section(_read(module)) for module in modules]
-    return "\n\n".join(["# Python", *sections, "## What parts meet", met])
+    for title, paths in (("Recipes", RECIPES), ("What parts meet", MET_BY_PARTS)):
+        sections += [f"## {title}", *(f"::: {path}" for path in paths)]
+    return "\n\n".join(["# Python", *sections])
 
 
 @functools.cache
