@@ -28,6 +28,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"json_schema": {"type": "integer", "minimum": 3, "maximum": 2}},
         "json_schema: llguidance refuses it: Unsatisfiable",
     ),
+    "one of several that fit": (
+        {"json_schema": {"oneOf": [{"type": "string"}, {"type": "string", "minLength": 2}]}},
+        r"json_schema: llguidance refuses it: oneOf .* not supported\. Say anyOf, if [\w ]+\.$",
+    ),
     "regex": ({"regex": "(a"}, "regex: llguidance refuses it: .*unclosed group"),
     "look-around": ({"regex": "(?=a)b"}, "regex: llguidance refuses it: .*look-around"),
     "lark": ({"lark": "start: foo"}, "lark: llguidance refuses it: .*unknown name"),

@@ -56,7 +56,7 @@ class Grammar(Component):
             raise self._refused(f"it cannot be written down: {error}") from None
         is_wrong, messages = LLMatcher.validate_grammar_with_warnings(text)
         if is_wrong:
-            raise self._refused(f"llguidance refuses it: {messages[0].rstrip()}")
+            raise self._refused(_words(messages[0]))
 
     @field_validator("json_schema", mode="before")
     @classmethod
@@ -93,7 +93,7 @@ class Grammar(Component):
         vocabulary = Vocabulary.of(run, self.type)
         matcher = LLMatcher(vocabulary.tokenizer, self.text(), log_level=0)
         if matcher.is_error():
-            raise self._refused(f"llguidance refuses it: {matcher.get_error().rstrip()}")
+            raise self._refused(_words(matcher.get_error()))
         first = matcher.deep_copy()
         first.compute_bitmask()
         if first.is_error():
@@ -141,3 +141,10 @@ class Grammar(Component):
 
     def _wrong(self, option: str, message: str) -> OptionError:
         return OptionError(self.type, [OptionProblem((option,), message, getattr(self, option))])
+
+
+def _words(refusal: str) -> str:
+    """What llguidance says, without the advice to set an option that is its own."""
+    said, option, _ = refusal.partition(" Enable 'coerce_one_of'")
+    advice = " Say anyOf, if it is right to take what fits more than one." if option else ""
+    return f"llguidance refuses it: {said.rstrip()}{advice}"
