@@ -150,9 +150,9 @@ def test_what_the_readme_shows_works(
     monkeypatch.chdir(tmp_path)
     (python,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     exec(python, {})
-    (shell,) = re.findall(r"^```shell\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    shell = re.findall(r"^```shell\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[-1]
     assert genkit(*shell.split()[1:]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     (shown,) = re.findall(r"^```json\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    first = (tmp_path / "stats.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    first = (tmp_path / "tiny.jsonl").read_text(encoding="utf-8").splitlines()[0]
     assert list(json.loads(shown)) == list(json.loads(first))
