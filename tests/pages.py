@@ -2,25 +2,33 @@
 
 - ``python``: executed, all of a page in one namespace.
 - ``shell``: lines that begin with `genkit` go through the command's entry function and must
-  succeed, or end as a comment says, ``# ends with 1``; of scripts it is checked that they exist.
+  succeed, or end as a comment says, ``# ends with 1``; a package of the page's own is installed and
+  its tests are run; of scripts it is checked that they exist.
 - ``text`` after one of these: what it prints, where ``...`` stands for anything. With
   ``title="measured"``, numbers with a point and names of runs may be others.
 - ``yaml``: a recipe, or sections of one; with ``title="FILE"`` it is written, for later blocks.
-- any other block with ``title="FILE"``: written to that file.
-- ``console``: for what must not run here, as installing does. Shown only, like data.
+- any other block with ``title="FILE"``: written to that file; it has to be what its name says.
+- ``console``: for what must not run here, as what needs the network. Of lines that begin with
+  `genkit` it is checked that the command has these arguments and options.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
+import importlib
+import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -35,6 +43,13 @@ BLOCK = re.compile(
 )
 MEASURED = re.compile(r"\b[0-9a-f]{8}\b|\d+\.\d+(e-\d+)?|\d+e-\d+")
 ENDS_WITH = re.compile(r"# ends with (\d+)$")
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "python": ast.parse,
+    "json": json.loads,
+    "toml": tomllib.loads,
+}
 
 
 class Block(NamedTuple):
@@ -85,11 +100,16 @@ def tell(text: str, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
                     compare(block, printed, measured=title == "measured")
             case "yaml", None:
                 read_yaml(block)
+            case "console", None:
+                read_console(block)
             case language, str(title):
+                READERS.get(language, str)(block.code)
                 Path(title).write_text(block.code, encoding="utf-8")
                 if language == "yaml":
-                    later = "".join(other.code for other in blocks[place + 1 :])
-                    assert title in later, f"line {block.line}: nobody reads {title}"
+                    later = (b.code for b in blocks[place + 1 :] if b.language in RUN | READ)
+                    assert title in "".join(later), f"line {block.line}: nobody reads {title}"
+            case language, None if language in READERS:
+                READERS[language](block.code)
         if block.language != "text":
             ran, printed = block, capsys.readouterr()
 
@@ -122,12 +142,60 @@ def run_words(words: list[str], line: str) -> None:
     from genkit.cli import main
 
     if words[0] == "genkit":
+        forget_modules_of(Path.cwd())  # a command is a process of its own
         said = ENDS_WITH.search(line)
         assert main(words[1:]) == (int(said[1]) if said else 0), line
     elif words[0].startswith("scripts/"):
         assert os.access(ROOT / words[0], os.X_OK), line
+    elif words[:3] == ["pip", "install", "--editable"]:
+        install(Path(words[3].partition("[")[0]))
+    elif words[0] == "pytest":
+        tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words[1:]]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(tests, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
     else:
         pytest.fail(f"{line!r} cannot be run here; mark its block `console`")
+
+
+def forget_modules_of(folder: Path) -> None:
+    """Has what was imported from a folder read anew."""
+    for name, module in list(sys.modules.items()):
+        if folder in Path(getattr(module, "__file__", None) or "/").parents:
+            del sys.modules[name]
+
+
+def install(package: Path) -> None:
+    """Installs a package that the page has made, for this page alone: in a folder beside it."""
+    site = Path("site-packages").resolve()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip += ["--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)]
+    done = subprocess.run([*pip, str(package.resolve())], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    sys.path.insert(0, str(site))
+    importlib.invalidate_caches()
+
+
+def read_console(block: Block) -> None:
+    """Checks the arguments and options of lines that begin with `genkit`."""
+    import typer
+
+    from genkit.cli.app import app
+    from genkit.cli.settings import Settings
+
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] != ["genkit"]:
+            continue
+        command: Any = typer.main.get_command(app)
+        context: Any = None
+        while hasattr(command, "commands"):
+            name = words.pop(0)
+            context = command.make_context(
+                name, [], parent=context, obj=Settings(), resilient_parsing=True
+            )
+            command = command.commands[words[0]]
+        command.make_context(words[0], words[1:], parent=context)  # it raises if one is not known
 
 
 def compare(block: Block, printed: Iterable[str], measured: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ def test_what_a_page_shows_works(
         if is_installed(f"lm-genkit-{name.replace('_', '-')}"):
             pytest.skip(f"{name} is installed in this environment, and the page makes it anew")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
     tell(text, page, capsys)
 
 
@@ -69,6 +71,13 @@ def is_installed(distribution: str) -> bool:
 def test_every_block_says_whether_it_runs(page: Path) -> None:
     for block in blocks_of(page.read_text(encoding="utf-8")):
         assert block.language in RUN | READ | SHOWN, f"{page.name}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_fenced_with_grave_accents(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"^ *~~~", text, re.MULTILINE)
+    assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(blocks_of(text))
 
 
 @pytest.mark.parametrize(("page", "short"), SHORT, ids=[f"{name_of(p)}-{s}" for p, s in SHORT])

@@ -5,11 +5,13 @@ import itertools
 import random
 import threading
 import weakref
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
 import torch
 
+from genkit.components.base import Context, StopCriterion
 from genkit.components.caches import Dynamic, NoCache, Static
 from genkit.components.processors import (
     MinP,
@@ -497,6 +499,45 @@ def test_a_run_leaves_no_cache_behind() -> None:
     gc.collect()
     assert [ref() for ref in refs] == [None, None]
     assert result.num_generated_tokens == 3
+
+
+class FullStop(StopCriterion):
+    """Makes a callable for each run that says nothing of itself."""
+
+    type: Literal["full_stop"] = "full_stop"
+    finish_reason: ClassVar[str] = "length"
+
+    def bind(self, run):
+        return lambda state: state.last_ids == 3
+
+
+def test_a_result_names_the_criterion_that_was_listed_and_its_reason() -> None:
+    model = ScriptedModel.of_ids([1, 3], 8)
+    result = Pipeline(model, stop_criteria=[FullStop()]).generate([1])
+    assert (result.stop.criterion, result.finish_reason) == ("full_stop", "length")
+
+
+class Odd(Context):
+    """Encodes every prompt to the same ids."""
+
+    type: Literal["odd"] = "odd"
+    ids: list[int]
+
+    def encode(self, prompt, tokenizer):
+        return self.ids
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([], r"the prompt is empty: context \(odd\) made no token of it"),
+        ([999], r"prompt, as context \(odd\) encodes it: 999 is no token id"),
+    ],
+)
+def test_a_context_that_gives_no_ids_of_the_model_is_named(ids, message: str) -> None:
+    pipeline = Pipeline(TinyModel(), context=Odd(ids=ids))
+    with pytest.raises(InputError, match=message):
+        pipeline.generate("a")
 
 
 def test_any_callable_fits() -> None:

@@ -30,7 +30,7 @@ from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.settings import KeyPath, Setting, settings_of
 from genkit.decoders.autoregressive import Autoregressive
-from genkit.errors import InputError, UnsupportedError, nearest
+from genkit.errors import InputError, PartError, UnsupportedError, nearest
 from genkit.text.prompts import as_ids, as_prompts
 from genkit.text.tokenizer import Tokenizer
 from genkit.text.transcript import Chunk, Transcript, chunks
@@ -262,18 +262,25 @@ class Pipeline:
                     "this model has no tokenizer, so a prompt is a list of ids, found "
                     f"{type(prompt).__name__}; give the pipeline a tokenizer, or ids"
                 )
-            ids = self._encoded(prompt)
+            return self._encoded(prompt)
         if not ids:
             raise InputError("the prompt is empty: it has no token; give at least one")
         check_token_ids("prompt", ids, self.model.vocab_size)
         return ids
 
     def _encoded(self, prompt: Any) -> list[int]:
-        with contracts.blamed(contracts.place_of("context", self.context), "encode"):
+        place = contracts.place_of("context", self.context)
+        with contracts.blamed(place, "encode"):
             found: Any = self.context.encode(prompt, self.tokenizer)
             ids = [] if isinstance(found, list) and not found else as_ids(found)
-            if ids is None:
-                raise TypeError(f"it gave {type(found).__name__}, not a list of ids")
+        if ids is None:
+            what = f"returned {type(found).__name__} from `encode`, not a list of ids"
+            raise PartError(f"{place} {what}")
+        if not ids:
+            raise InputError(
+                f"the prompt is empty: {place} made no token of it; at least one is needed"
+            )
+        check_token_ids(f"prompt, as {place} encodes it", ids, self.model.vocab_size)
         return ids
 
     def _seeds(self, count: int, seed: int | None, seeds: Any) -> list[int]:

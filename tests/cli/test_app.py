@@ -52,7 +52,8 @@ def test_help_lists_commands_and_those_of_plugins(genkit: Any) -> None:
 def test_a_plugin_can_bring_a_command_but_not_take_one_of_ours(genkit: Any) -> None:
     done = genkit("hello", "--name", "there")
     assert (done.status, done.out) == (0, "hello there\n")
-    assert "'generate' is left out: the name is taken" in done.err
+    assert "the command 'generate' of plugin " in done.err
+    assert " is left out: genkit has one of this name" in done.err
 
 
 def test_our_commands_do_not_depend_on_commands_of_plugins(genkit: Any, tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_our_commands_do_not_depend_on_commands_of_plugins(genkit: Any, tmp_path
     done = genkit("--plugin", file, "--help")
     assert done.status == 0
     assert "  good" in done.out
-    assert "warning: a plugin's command is left out: bad" in done.err
+    assert "warning: the command 'bad' of plugin 'unmakeable' (" in done.err
     assert "warning" not in genkit("--plugin", file, "parts").err
 
 
@@ -93,6 +94,37 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_words_that_a_command_of_a_plugin_ends_with_are_shown(
+    genkit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genkit.kit.Kit.__init__", _Broken(SystemExit("last words")))
+    done = genkit("parts")
+    assert (done.status, done.out, done.err) == (1, "", "last words\n")
+
+
+def test_what_a_module_of_a_part_prints_is_no_result(genkit: Any, tmp_path: Path) -> None:
+    (tmp_path / "loud_part.py").write_text(
+        "from typing import Literal\n"
+        "from genkit.components.base import LogitsProcessor\n"
+        "print('LOUD')\n"
+        "class Loud(LogitsProcessor):\n"
+        "    'Is loud.'\n"
+        "    type: Literal['loud'] = 'loud'\n"
+    )
+    file = tmp_path / "loud.py"
+    file.write_text(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from genkit.plugins import hookimpl, lazy\n"
+        "@hookimpl\n"
+        "def genkit_register_logits_processors():\n"
+        "    return [lazy('loud', 'loud_part:Loud', 'Is loud.')]\n"
+    )
+    for words in (["parts", "--json"], ["recipes", "schema"]):
+        sys.modules.pop("loud_part", None)
+        done = genkit("--plugin", file, *words)
+        assert done.json and "LOUD" in done.err, words
 
 
 def test_parts_list_imports_no_part() -> None:

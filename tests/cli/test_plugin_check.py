@@ -221,6 +221,29 @@ def test_contexts(genkit: Any, tmp_path: Path, end: str, status: int) -> None:
         assert set(holds(done).values()) == {True} and len(done.json["laws"]) == 6
 
 
+def test_laws_of_a_context_that_come_after_a_broken_one_are_tried(
+    genkit: Any, tmp_path: Path
+) -> None:
+    forgetful = CONTEXT.replace("    def encode", "    count: int = 0\n\n    def encode").replace(
+        "        return", "        self.__dict__['count'] += 1\n        return [self.count] +"
+    )
+    done = check(genkit, write(tmp_path, "talk", forgetful % "None"), "--json")
+    assert set(broken(done)) == {"gives the same again", "leaves its spec"}
+    assert [name for name, held in holds(done).items() if held is None] == []
+
+
+def test_a_summary_that_is_not_the_docstrings_is_shown_and_breaks_nothing(
+    genkit: Any, tmp_path: Path
+) -> None:
+    folder = Package("calm", "sampler").write(tmp_path)
+    file = folder / "src/genkit_calm/calm.py"
+    file.write_text(file.read_text().replace('"""Draws', '"""Calmly draws', 1))
+    done = check(genkit, folder, "--json")
+    assert (done.status, holds(done)["is described alike"]) == (0, None)
+    (row,) = (law for law in done.json["laws"] if law["name"] == "is described alike")
+    assert "and the docstring 'Calmly draws" in row["detail"]
+
+
 def test_a_context_that_takes_messages_only(genkit: Any, tmp_path: Path) -> None:
     strict = CONTEXT.replace(
         "        return",
@@ -356,6 +379,16 @@ def test_an_installed_plugin_that_is_broken(
     done = check(genkit, "calm")
     assert done.status == 1
     assert f"error: plugin 'calm' (lm-genkit-calm 1.0) is not loaded: {found['cause']}" in done.err
+
+
+def test_what_an_installed_observer_raises_is_not_hidden(
+    genkit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "from genkit.plugins import hookimpl\n\n\n@hookimpl\ndef genkit_step(run, step):\n"
+    install(tmp_path, monkeypatch, f"{source}    raise RuntimeError('tired')\n")
+    done = check(genkit, "calm", "--json")
+    assert done.status == 1
+    assert list(broken(done)) == ["runs without an error"]
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:

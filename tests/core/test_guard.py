@@ -8,7 +8,7 @@ from genkit.components.stopping import MaxNewTokens
 from genkit.core.guard import GuardedModel
 from genkit.errors import ModelOutputError, PartError, UnsupportedError
 from genkit.pipeline import Pipeline
-from genkit.testing import ScriptedModel
+from genkit.testing import ByteTokenizer, ScriptedModel
 
 
 def run(**parts):
@@ -211,3 +211,27 @@ def test_the_logits_of_several_positions_are_watched_too() -> None:
         GuardedModel(model, "model").last(ids, None, 3)
     model.last = None
     assert GuardedModel(model, "model").last is None
+
+
+class Ends:
+    """A stop criterion that ends the run at its third token."""
+
+    def __init__(self, **functions) -> None:
+        vars(self).update(functions)
+
+    def __call__(self, state):
+        return state.num_generated == 3
+
+
+def test_a_report_with_something_unknown() -> None:
+    criterion = Ends(report=lambda state, i: {"matched": 1, "foo": 2})
+    with pytest.raises(PartError, match=r"reported foo; known: matched, position, text_end"):
+        run(stop_criteria=[criterion])
+
+
+@pytest.mark.parametrize("gives", [lambda text: 1 / 0, lambda text: "x", lambda text: -1])
+def test_letters_held_back(gives) -> None:
+    model = ScriptedModel.of_ids(range(20), 260, tokenizer=ByteTokenizer())
+    pipeline = Pipeline(model, stop_criteria=[Ends(held_back=gives)])
+    with pytest.raises(PartError, match=r"stop_criteria.0 \(Ends\) raised .* in `held_back`"):
+        list(pipeline.stream([1, 2]))

@@ -22,7 +22,7 @@ for module in MODULES:
 EXCUSED: dict[str, str] = {key: why for module in MODULES for key, why in module.EXCUSED.items()}
 
 NO_PART = {
-    ("llama.cpp", "grammar"): "constraints are a plugin's",
+    ("llama.cpp", "grammar"): "see the processor `structured` of the plugin lm-genkit-structured",
     ("llama.cpp", "infill"): "completion of code is no part of genkit",
     ("transformers", "bark_eos_prioritizer"): "for speech",
     ("transformers", "alternating_codebooks"): "for speech",

@@ -219,9 +219,76 @@ def test_a_part_is_named_wherever_it_raises(install, said, message):
         Kit().build(said).generate(["x", "x"] if "context" in said else [[1, 2, 3], [2, 5]])
 
 
+IN_THE_MIDDLE = """
+    from typing import Literal
+
+    from genkit.backends import Backend
+    from genkit.components.base import Decoder
+    from genkit.plugins import hookimpl
+    from genkit.testing import TinyModel
+
+    class Tired(TinyModel):
+        calls = 0
+
+        def __call__(self, input_ids, cache):
+            self.calls += 1
+            if self.calls == 3:
+                raise {error}
+            return super().__call__(input_ids, cache)
+
+    class TiredBackend(Backend):
+        type: Literal["tired"] = "tired"
+
+        def load(self, *, models=None, progress=None):
+            return Tired()
+
+    class Stillborn(Decoder):
+        type: Literal["stillborn"] = "stillborn"
+
+        def __call__(self, *parts):
+            raise ValueError("no steps")
+
+    @hookimpl
+    def genkit_register_backends():
+        return [TiredBackend]
+
+    @hookimpl
+    def genkit_register_decoders():
+        return [Stillborn]
+"""
+
+
+def test_a_model_that_raises_says_in_which_step_and_module(install):
+    install("tired", IN_THE_MIDDLE.format(error="ValueError('oops')"))
+    pipeline = Kit().build({**recipe(), "backend": {"type": "tired"}})
+    with pytest.raises(ValueError, match="oops") as caught:
+        pipeline.generate([1, 2, 3])
+    assert caught.value.__notes__ == ["step 2: genkit_test_tired raised it"]
+    assert len(caught.value.partial_results[0].token_ids) == 2
+
+
+def test_a_model_that_ends_the_program_ends_the_run_alone(install):
+    install("tired", IN_THE_MIDDLE.format(error="SystemExit(0)"))
+    pipeline = Kit().build({**recipe(), "backend": {"type": "tired"}})
+    with pytest.raises(PartError, match="step 2: genkit_test_tired raised SystemExit: 0") as caught:
+        pipeline.generate([1, 2, 3])
+    assert len(caught.value.partial_results[0].token_ids) == 2
+
+
+def test_a_decoder_that_raises_before_its_first_step_is_named(install):
+    install("tiny", TINY)
+    install("tired", IN_THE_MIDDLE.format(error="ValueError"))
+    pipeline = Kit().build({**recipe(), "decoder": {"type": "stillborn"}})
+    named = r"decoder \(stillborn, of the plugin 'tired'\) raised ValueError: no steps"
+    with pytest.raises(PartError, match=named):
+        pipeline.generate([1, 2, 3])
+
+
 def test_a_context_that_gives_no_ids_is_named(install):
     install("tiny", TINY)
     install("unruly", ELSEWHERE)
     pipeline = Kit().build({**recipe(), "context": {"type": "bad"}})
-    with pytest.raises(PartError, match=r"context \(bad, .*it gave str, not a list of ids"):
+    with pytest.raises(
+        PartError, match=r"context \(bad, .*returned str from `encode`, not a list of ids"
+    ):
         pipeline.generate("letters")

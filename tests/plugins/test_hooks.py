@@ -203,7 +203,10 @@ def test_lazy_wants_a_module_and_a_class(target):
         ("genkit.errors:Loud", "has no attribute 'Loud'"),
         ("genkit.errors:GenkitError", "does not derive from genkit's Component"),
         ("genkit.components.samplers:Greedy", "Greedy is a sampler, not a logits processor"),
-        ("genkit.components.processors.top_k:TopK", "its class is called 'top_k'"),
+        (
+            "genkit.components.processors.top_k:TopK",
+            "the `type` of TopK is 'top_k'; it has to be the name that is registered",
+        ),
     ],
 )
 def test_a_lazy_part_that_is_not_there_fails_when_it_is_used(target, cause):

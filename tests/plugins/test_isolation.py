@@ -334,18 +334,16 @@ class Commands:
 
 
 def test_a_plugin_adds_commands():
-    app = App()
-    PluginManager([Commands()], entry_points=False).register_commands(app)
-    assert app.registered_commands == ["mine"]
+    [(plugin, app)] = PluginManager([Commands()], entry_points=False).commands(App)
+    assert (plugin.name, app.registered_commands) == ("commands", ["mine"])
 
 
 def test_a_plugin_that_fails_at_its_commands_adds_none_and_loses_its_parts(find, caplog):
-    app, plugin = App(), Commands()
+    plugin = Commands()
     plugin.failing = True
     plugins = PluginManager([plugin], entry_points=False)
     assert "x" in plugins.registry.names("sampler")
-    plugins.register_commands(app)
-    assert app.registered_commands == []
+    assert list(plugins.commands(App)) == []
     assert find(plugins, "commands").state == "broken"
     assert find(plugins, "commands").parts == ()
     assert plugins.registry.names("sampler") == ["adaptive_p", "categorical", "greedy", "mirostat"]
@@ -369,6 +367,7 @@ def test_one_that_works_with_this_version_is_loaded(stated):
         ("<1", "works with version <1 of genkit's plugin API"),
         ("new", "its genkit_api is 'new'; versions are written as a text like"),
         (2, "its genkit_api is 2; versions are written"),
+        ([], "its genkit_api is []; versions are written"),
     ],
 )
 def test_one_for_another_version_is_left_out_alone(install, find, caplog, stated, message):

@@ -365,6 +365,23 @@ def test_genai_config(tmp_path: Any) -> None:
 # --- temperature 0, and what engines refuse ----------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("words", "cache", "unsaid"),
+    [
+        ([], "dynamic", []),
+        (["use_cache=true"], "dynamic", []),
+        (["use_cache=false"], "none", []),
+        (["cache_implementation=static"], "static", []),
+        (["cache_implementation=quantized"], "dynamic", ["cache_implementation"]),
+        (["use_cache=false", "cache_implementation=static"], "none", ["cache_implementation"]),
+    ],
+)
+def test_caches_of_transformers(words: list[str], cache: str, unsaid: list[str]) -> None:
+    imported = import_recipe("hf", words)
+    assert imported.recipe.cache.type == cache
+    assert [each.setting for each in imported.unsaid] == unsaid
+
+
 def test_what_a_temperature_of_0_means() -> None:
     for engine in ("vllm", "sglang", "openai", "mlx", "llama-cpp-python"):
         found = import_recipe(engine, {"temperature": 0, "top_p": 0.5}, registry=REGISTRY)

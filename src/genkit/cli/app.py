@@ -134,6 +134,8 @@ def run(argv: Sequence[str] | None) -> int:
             status = end.args[0]
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, str):  # of a plugin's command
+                typer.echo(end.code, err=True)
         except (KeyboardInterrupt, Exception) as error:
             status = errors.report(error, settings.debug)
     return _flush() or status

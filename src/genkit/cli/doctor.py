@@ -100,9 +100,11 @@ def doctor(
 
 def _versions() -> dict[str, str | None]:
     from genkit._version import __version__
+    from genkit.plugins.api import API_VERSION
 
     return {
         "genkit": __version__,
+        "plugin API": API_VERSION,
         "python": platform.python_version(),
         "platform": platform.platform(),
         **{package: _installed(package) for package in _PACKAGES},

@@ -38,7 +38,7 @@ def describe(error: BaseException) -> str:
         return f"{place}{error.strerror}"
     what = " ".join(str(error).split())
     kind = type(error).__name__
-    return f"{kind}: {what}\n  --debug shows where" if what else f"{kind}\n  --debug shows where"
+    return "\n  ".join([f"{kind}: {what}" if what else kind, *notes, "--debug shows where"])
 
 
 def drop_output() -> None:

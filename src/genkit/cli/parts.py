@@ -10,7 +10,7 @@ import typer
 
 from genkit.cli import options
 from genkit.cli.output import print_json, print_table
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 from genkit.errors import GenkitError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def parts(
     else:
         entries = [_entry(registry, find_kind(registry, kind), name)]
     if json:
-        print_json([_describe(entry, strict=name is not None) for entry in entries])
+        with prints_aside():
+            described = [_describe(entry, strict=name is not None) for entry in entries]
+        print_json(described)
     elif name is None:
         rows = [[e.kind.replace("_", " "), e.name, _summary(e), e.plugin.name] for e in entries]
         print_table(["kind", "name", "summary", "plugin"], rows)
@@ -180,7 +182,7 @@ def _default(field: FieldInfo) -> Any:
 def _print_part(entry: PartEntry) -> None:
     listed = _options(entry)
     typer.echo(f"{entry.name} ({entry.kind.replace('_', ' ')})\n")
-    typer.echo(inspect.getdoc(entry.part_class) or entry.summary)
+    typer.echo(inspect.cleandoc(entry.part_class.__doc__ or entry.summary))
     typer.echo()
     if listed:
         rows = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from genkit.cli.output import progress
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 from genkit.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def read_recipe(
     Raises:
         GenkitError: it cannot be read, or an option does not go with it.
     """
-    recipe = settings_of(ctx).kit().recipe(source, overrides or ())
+    kit = settings_of(ctx).kit()
+    with prints_aside():
+        recipe = kit.recipe(source, overrides or ())
     if system is not None:
         recipe = _with_system(recipe, system)
     return _with_stop_strings(recipe, stop) if stop else recipe
@@ -40,7 +42,9 @@ def build(ctx: typer.Context, recipe: Recipe) -> Pipeline:
     """Load the model of a recipe and put the pipeline together, and say what takes long."""
     model = getattr(recipe.backend, "model", recipe.backend.type)
     with progress(f"Loading {model} ...") as report:
-        return settings_of(ctx).kit().build(recipe, progress=report)
+        kit = settings_of(ctx).kit()
+        with prints_aside():
+            return kit.build(recipe, progress=report)
 
 
 def _with_system(recipe: Recipe, system: str) -> Recipe:

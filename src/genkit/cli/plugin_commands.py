@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from genkit.cli.settings import prints_aside
+
+if TYPE_CHECKING:
+    from genkit.plugins.plugin import Plugin
 
 _logger = logging.getLogger("genkit.cli")
 
@@ -25,37 +28,41 @@ def plugin_commands(files: Iterable[Path], taken: Container[str]) -> dict[str, A
     """
     from genkit.plugins.manager import PluginManager
 
-    offered = typer.Typer()
     with prints_aside():
-        PluginManager(files).register_commands(offered)
+        offered = list(PluginManager(files).commands(typer.Typer))
     commands: dict[str, Any] = {}
-    for app in _one_by_one(offered):
-        for name, command in _commands_of(app).items():
-            if name in taken or name in commands:
-                _logger.warning("a plugin's command %r is left out: the name is taken", name)
-            else:
-                commands[name] = command
+    owners: dict[str, Plugin] = {}
+    for plugin, offer in offered:
+        for app in _one_by_one(offer):
+            for name, command in _commands_of(app, plugin).items():
+                if name in taken or name in commands:
+                    owner = owners.get(name, "genkit")
+                    words = "the command %r of %s is left out: %s has one of this name"
+                    _logger.warning(words, name, plugin, owner)
+                else:
+                    commands[name] = command
+                    owners[name] = plugin
     return commands
 
 
 def _one_by_one(offered: typer.Typer) -> Iterator[typer.Typer]:
     """An app for each command, so that one which cannot be made does not take others with it."""
-    for command in offered.registered_commands:
+    for command in offered.registered_commands or ():
         app = typer.Typer(rich_markup_mode=None)
         app.registered_commands = [command]
         yield app
-    for group in offered.registered_groups:
+    for group in offered.registered_groups or ():
         app = typer.Typer(rich_markup_mode=None)
         app.registered_groups = [group]
         yield app
 
 
-def _commands_of(app: typer.Typer) -> dict[str, Any]:
+def _commands_of(app: typer.Typer, plugin: Plugin) -> dict[str, Any]:
     try:
         return dict(typer.main.get_group(app).commands)
     except Exception as error:  # whatever typer makes of a plugin's function
         name = _name_of(app)
-        _logger.warning("a plugin's command is left out: %s: %s", name, error)
+        _logger.warning("the command %r of %s is left out: %s", name, plugin, error)
         return {}
 
 

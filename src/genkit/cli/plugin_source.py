@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genkit.cli.settings import prints_aside
 from genkit.errors import FAILURES, PluginError, UnknownNameError
 from genkit.plugins.hookspecs import PROJECT
 
@@ -75,7 +76,8 @@ def _in_folder(settings: Settings, folder: Path) -> tuple[Kit, Plugin]:
     source = folder / "src"
     sys.path.insert(0, str(source if source.is_dir() else folder))
     try:
-        loaded = EntryPoint(name, module, PROJECT).load()
+        with prints_aside():
+            loaded = EntryPoint(name, module, PROJECT).load()
     except FAILURES as error:
         from genkit.plugins.plugin import one_line
 

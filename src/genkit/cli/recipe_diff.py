@@ -8,7 +8,7 @@ import typer
 
 from genkit.cli import options
 from genkit.cli.output import print_json
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 
 if TYPE_CHECKING:
     from genkit.recipes.diff import Difference
@@ -35,7 +35,8 @@ def diff(
     from genkit.recipes.diff import diff as differences_of
 
     kit = settings_of(ctx).kit()
-    differences = differences_of(kit.recipe(first), kit.recipe(second))
+    with prints_aside():
+        differences = differences_of(kit.recipe(first), kit.recipe(second))
     same = not any(difference.matters for difference in differences)
     if json:
         found = [difference._asdict() for difference in differences]

@@ -11,7 +11,7 @@ import typer
 
 from genkit.cli import options, recipe_diff, recipe_import
 from genkit.cli.output import print_json, print_table
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import prints_aside, settings_of
 from genkit.errors import GenkitError, RecipeError
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def show(
 
     The output is a recipe itself.
     """
-    chosen = settings_of(ctx).kit().recipe(recipe, overrides or ())
+    kit = settings_of(ctx).kit()
+    with prints_aside():
+        chosen = kit.recipe(recipe, overrides or ())
     if json:
         from genkit.cli.recipe_text import recipe_document
 
@@ -101,7 +103,8 @@ def check(
     allowed and probably not meant, such as a suspicious order of processors.
     """
     kit = settings_of(ctx).kit()
-    reports = [_check(kit, recipe, overrides or []) for recipe in recipes]
+    with prints_aside():
+        reports = [_check(kit, recipe, overrides or []) for recipe in recipes]
     failed = any(report["errors"] for report in reports)
     if json:
         print_json({"ok": not failed, "recipes": reports})
@@ -121,7 +124,10 @@ def schema(
     """Print the JSON schema of recipes, for editors, with the parts of all plugins."""
     from genkit.recipes.json_schema import json_schema
 
-    print_json(json_schema(settings_of(ctx).kit().registry))
+    registry = settings_of(ctx).kit().registry
+    with prints_aside():
+        made = json_schema(registry)
+    print_json(made)
 
 
 def _check(kit: Kit, name: str, overrides: list[str]) -> dict[str, Any]:

@@ -154,7 +154,11 @@ class Sampler(Component):
 
 
 class StopCriterion(Component):
-    """Base of the parts that end rows: ``(state) -> bool [batch]``."""
+    """Base of the parts that end rows: ``(state) -> bool [batch]``.
+
+    Attributes:
+        finish_reason: what results give as the reason: `stop`, `length`, `time` or `cancelled`.
+    """
 
     kind: ClassVar[str] = "stop_criterion"
     finish_reason: ClassVar[str] = "stop"

@@ -49,15 +49,15 @@ class Parts:
             ),
             processors=[
                 GuardedProcessor(bound, label)
-                for bound, label in bind.all(self.processors, "processors")
+                for bound, label, _ in bind.all(self.processors, "processors")
             ],
             sampler=GuardedSampler(
                 bind(self.sampler, "sampler"), contracts.place_of("sampler", self.sampler)
             ),
             stop_criteria=[
                 *(
-                    GuardedStopCriterion(bound, label)
-                    for bound, label in bind.all(self.stop_criteria, "stop_criteria")
+                    GuardedStopCriterion(*each)
+                    for each in bind.all(self.stop_criteria, "stop_criteria")
                 ),
                 RowFull(),
             ],
@@ -87,16 +87,20 @@ class BoundParts:
         run.clock.start()
         rng = RowRandom(run.seeds, run.samples, run.device)
         state = GenerationState(run.prompts, run.limits, rng, run.rows, run.device)
-        steps = self.decoder(
-            model, self.manager, self.processors, self.sampler, self.stop_criteria, state
-        )
-        return _named(steps, self.decoder) if getattr(self.decoder, "plugin", "") else steps
+        parts = (model, self.manager, self.processors, self.sampler, self.stop_criteria, state)
+        if getattr(self.decoder, "plugin", ""):
+            return _named(self.decoder, *parts)
+        return self.decoder(*parts)
 
 
-def _named(steps: Steps, decoder: Any) -> Steps:
-    """The same steps; what goes wrong in a plugin's decoder names it."""
-    with closing(steps), contracts.blamed(contracts.place_of("decoder", decoder)):
-        yield from steps
+def _named(decoder: Any, *parts: Any) -> Steps:
+    """The steps of a plugin's decoder; what goes wrong in it names it."""
+    with contracts.blamed(contracts.place_of("decoder", decoder)):
+        steps = decoder(*parts)
+        if not isinstance(steps, Iterator):
+            raise TypeError(f"it gave {type(steps).__name__}, not an iterator of steps")
+        with closing(steps):  # type: ignore[type-var]
+            yield from steps
 
 
 class RowFull:
@@ -146,12 +150,15 @@ class _Binder:
             self._check_reorder(bound, contracts.place_of(key, part))
         return bound
 
-    def all(self, parts: Sequence[Any], key: str) -> Iterator[tuple[Any, str]]:
-        """The callables of the parts that do something in this run, and how errors call them."""
+    def all(self, parts: Sequence[Any], key: str) -> Iterator[tuple[Any, str, Any]]:
+        """The callables of the parts that do something in this run, and how errors call them.
+
+        The part itself comes last.
+        """
         for i, part in enumerate(parts):
             bound = self._bind(part, f"{key}.{i}")
             if bound is not None:
-                yield bound, contracts.place_of(f"{key}.{i}", part)
+                yield bound, contracts.place_of(f"{key}.{i}", part), part
 
     def _check_reorder(self, bound: Any, label: str) -> None:
         if len(self.run) > 1 and not hasattr(bound, "reorder"):

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from genkit.core.contracts import LogitsProcessor, Sampler, label_of
 from genkit.core.state import GenerationState
-from genkit.errors import EmptyRowError, ModelOutputError, PartError, RunError
+from genkit.errors import (
+    FAILURES,
+    EmptyRowError,
+    GenkitError,
+    ModelOutputError,
+    PartError,
+    RunError,
+)
+
+
+def where_it_was_raised(error: BaseException, step: int) -> BaseException:
+    """The error that leaves a run: one that nobody meant says in which step and module it came up.
+
+    Models, caches and decoders raise what they like, which stays what it is; but a `SystemExit`
+    would end the program without a word.
+    """
+    if isinstance(error, GenkitError) or not isinstance(error, FAILURES):
+        return error
+    where = f"step {step}: {_module_called(error)}"
+    if isinstance(error, Exception):
+        error.add_note(f"{where} raised it")
+        return error
+    return PartError(f"{where} raised {type(error).__name__}: {error}")
+
+
+def _module_called(error: BaseException) -> str:
+    """The module that genkit had called when the error came up."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+    ours = [i for i, module in enumerate(modules) if module.partition(".")[0] == "genkit"]
+    return modules[min(ours[-1] + 1, len(modules) - 1)] if ours else modules[-1]
 
 
 def all_drawn(ids: Sequence[int], values: Sequence[Sequence[float]], vocab_size: int) -> bool:

@@ -25,6 +25,7 @@ from genkit.core.contracts import (
     Sampler,
     StopCriterion,
     blamed,
+    name_of,
 )
 from genkit.core.state import GenerationState
 from genkit.errors import FAILURES, GenkitError, ModelOutputError, PartError, RunError
@@ -102,24 +103,47 @@ class GuardedSampler(_Guard):
         return out
 
 
+_REPORTED = {"matched", "position", "text_end"}
+
+
 class GuardedStopCriterion(_Guard):
-    """A stop criterion that gives one bool a row."""
+    """A stop criterion that gives one bool a row.
+
+    Results name what was listed, whatever it has made for the run.
+    """
 
     part: StopCriterion
     appended = 1
 
-    def __init__(self, part: StopCriterion, name: str) -> None:
-        super().__init__(part, name)
+    def __init__(self, part: StopCriterion, label: str, listed: object) -> None:
+        super().__init__(part, label)
+        self.name = getattr(part, "name", name_of(listed))
+        listed_reason = getattr(listed, "finish_reason", "stop")
+        self.finish_reason = getattr(part, "finish_reason", listed_reason)
         if getattr(part, "report", None) is not None:
             self.report = self._report
+        if getattr(part, "held_back", None) is not None:
+            self.held_back = self._held_back
 
     def _report(self, state: GenerationState, i: int) -> dict[str, Any]:
         part: Any = self.part
         try:
-            return dict(part.report(state, i))
+            details = dict(part.report(state, i))
         except FAILURES as error:
             what = f"raised {type(error).__name__} in `report`: {error}"
             raise self._broken(state, what) from error
+        if unknown := sorted(map(str, details.keys() - _REPORTED)):
+            known = ", ".join(sorted(_REPORTED))
+            raise self._broken(state, f"reported {', '.join(unknown)}; known: {known}")
+        return details
+
+    def _held_back(self, text: str) -> int:
+        part: Any = self.part
+        with blamed(self.label, "held_back"):
+            count = part.held_back(text)
+            if type(count) is not int or count < 0:
+                raise TypeError(f"it gave {count!r}, not a number of letters")
+        return count
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
         try:

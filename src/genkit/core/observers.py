@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from genkit.core.contracts import name_of
+from genkit.core.failure import where_it_was_raised
 from genkit.core.result import Result, Step, Steps
 from genkit.core.run import Run
 from genkit.errors import FAILURES, PartError
@@ -51,6 +52,7 @@ def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
     run = record.run
     watchers = [_Watcher(observer) for observer in observers]
     see_step = [watcher for watcher in watchers if watcher.has("genkit_step")]
+    index = -1
     try:
         with closing(steps):
             _tell(watchers, "genkit_run_started", run)
@@ -63,12 +65,15 @@ def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
     except GeneratorExit:
         _tell(watchers, "genkit_run_finished", run, record.results())
         raise
-    except BaseException as error:
+    except BaseException as raised:
+        error = where_it_was_raised(raised, index + 1)
         unfinished = "error" if isinstance(error, Exception) else "cancelled"
         error.partial_results = record.results(unfinished)  # type: ignore[attr-defined]
         for second in _told(watchers, "genkit_run_failed", run, error):
             error.add_note(str(second))  # it must not hide what went wrong in the run
-        raise
+        if error is raised:
+            raise
+        raise error from raised
 
 
 class _Watcher:

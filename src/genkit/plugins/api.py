@@ -25,8 +25,11 @@ def stated_api(module: str) -> object:
         found = find_spec(module)
         source = Path(found.origin).read_bytes() if found and found.origin else b""
         for node in ast.parse(source).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "genkit_api":
-                return ast.literal_eval(node.value)
+            match node:
+                case ast.Assign([ast.Name("genkit_api")], value):
+                    return ast.literal_eval(value)
+                case ast.AnnAssign(ast.Name("genkit_api"), _, ast.expr() as value):
+                    return ast.literal_eval(value)
     except (ImportError, OSError, SyntaxError, ValueError):
         pass
     return None
@@ -48,8 +51,10 @@ def check_api(wanted: Any) -> None:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # for those who ask only
 
     try:
+        if not isinstance(wanted, str):
+            raise InvalidSpecifier
         fits = SpecifierSet(wanted).contains(API_VERSION)
-    except (InvalidSpecifier, TypeError, AttributeError):
+    except InvalidSpecifier:
         raise PluginError(
             f"its genkit_api is {wanted!r}; versions are written as a text like '>=1.0,<2'"
         ) from None

@@ -80,12 +80,20 @@ class PluginManager:
                 observers.append(SimpleNamespace(name=plugin.name, installed=installed, **present))
         return observers
 
-    def register_commands(self, app: Any) -> None:
-        """Let every plugin add its commands to `app`, a `typer.Typer`."""
+    def commands(self, make_app: Callable[[], Any]) -> Iterator[tuple[Plugin, Any]]:
+        """Each plugin that brings commands, and the app that it has added them to.
+
+        Args:
+            make_app: makes a `typer.Typer`.
+        """
         for plugin in self._plugins:
             register = _implementation(plugin, "genkit_register_commands")
-            if register is not None:
-                self._attempt(plugin, partial(_add_commands, register, app), strict=False)
+            if register is None:
+                continue
+            app = make_app()
+            self._attempt(plugin, partial(register, app=app), strict=False)
+            if plugin.state == "loaded":
+                yield plugin, app
 
     def _load(self, plugin: Plugin, *, strict: bool) -> None:
         self._plugins.append(plugin)
@@ -114,6 +122,7 @@ class PluginManager:
         try:
             action()
         except KeyboardInterrupt:
+            _logger.warning("interrupted while loading %s", plugin)
             raise
         except BaseException as error:  # a plugin may well call sys.exit
             self._withdraw(plugin, error)
@@ -161,18 +170,6 @@ def _by_position(hook: Any) -> Callable[..., None]:
         hook(**dict(zip(names, arguments, strict=True)))
 
     return call
-
-
-def _add_commands(register: Callable[..., Any], app: Any) -> None:
-    """Add a plugin's commands; if it fails half-way, the app is as before."""
-    before = {
-        name: list(value) if isinstance(value, list) else value for name, value in vars(app).items()
-    }
-    try:
-        register(app=app)
-    except BaseException:
-        vars(app).update(before)
-        raise
 
 
 @cache

@@ -67,7 +67,8 @@ class PartEntry(Entry):
         if isinstance(part_class, Lazy):
             part_class = self._import(part_class)
             if part_class.type_name() != self.name:
-                raise self._unusable(f"its class is called {part_class.type_name()!r}")
+                found = f"the `type` of {part_class.__name__} is {part_class.type_name()!r}"
+                raise self._unusable(f"{found}; it has to be the name that is registered")
         if self.plugin.source != "built-in":
             part_class.plugin = self.plugin.name
         return part_class

@@ -151,18 +151,24 @@ class Package:
                 f"{self.name!r} is no name for a plugin: it takes at most {_LONGEST} small letters "
                 f"and digits, words joined by _, and begins with a letter{hint}"
             )
-        if keyword.iskeyword(self.name):
+        if keyword.iskeyword(self.name) or keyword.iskeyword(self.class_name):
             raise InputError(f"{self.name!r} is a word of Python; choose another name")
         if scalar(self.name) != self.name:
             raise InputError(f"{self.name!r} is no text in a recipe; choose another name")
         if self.class_name in self._imported():
             raise InputError(
-                f"the class of {self.name!r} would be {self.class_name}, which its file imports "
+                f"the class of {self.name!r} would be {self.class_name}, which its files import "
                 "already; choose another name"
             )
 
     def _imported(self) -> set[str]:
-        """What the file of the part imports."""
-        tree = ast.parse(dict(self.files())[self.part_file])
-        imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-        return {alias.name for node in imports for alias in node.names}
+        """What the files of the part and of its tests import from elsewhere."""
+        sources = [text for path, text in self.files() if path.endswith(".py")]
+        nodes = (node for source in sources for node in ast.walk(ast.parse(source)))
+        imports = (node for node in nodes if isinstance(node, ast.ImportFrom))
+        return {
+            alias.name
+            for node in imports
+            for alias in node.names
+            if not (node.module or "").startswith(self.module)
+        }

@@ -144,7 +144,7 @@ class Grammar(Component):
 
 
 def _words(refusal: str) -> str:
-    """What llguidance says, without the advice to set an option that is its own."""
-    said, option, _ = refusal.partition(" Enable 'coerce_one_of'")
+    """What llguidance says, without its stack and the advice to set an option that is its own."""
+    said, option, _ = refusal.partition("<backtrace>")[0].partition(" Enable 'coerce_one_of'")
     advice = " Say anyOf, if it is right to take what fits more than one." if option else ""
     return f"llguidance refuses it: {said.rstrip()}{advice}"

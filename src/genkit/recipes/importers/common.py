@@ -8,7 +8,7 @@ from typing import Any
 from genkit.recipes.importers.draft import Draft
 from genkit.recipes.importers.given import Given, Said
 
-CONSTRAINT = "constraints are a plugin's"
+CONSTRAINT = "see the processor `structured` of the plugin lm-genkit-structured"
 OUTPUT = "it is about what is returned besides the answer"
 
 

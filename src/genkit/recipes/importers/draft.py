@@ -47,6 +47,10 @@ class Draft:
         """Set the context."""
         self._add("context", type, because, options)
 
+    def cache(self, type: str, /, because: Said) -> None:
+        """Set the cache manager."""
+        self._add("cache", type, because, {})
+
     def backend(self, type: str, /, **options: Any) -> None:
         """Set the backend."""
         self._add("backend", type, None, options)

@@ -13,6 +13,9 @@ _BEAMS = "genkit has no beam search that would use it"
 _ASSISTANT = "genkit has no assisted generation that would use it"
 _MODEL = "it belongs to the model or its cache, not to how tokens are chosen"
 
+_CACHES = ("dynamic", "static")
+"""Those that are the same here, under the same names."""
+
 _SPEECH = (
     "alignment_heads",
     "forced_decoder_ids",
@@ -54,11 +57,6 @@ ASIDE: Aside = {
     "output_scores": (False, OUTPUT),
     "output_logits": (False, OUTPUT),
     "return_dict_in_generate": (False, OUTPUT),
-    "use_cache": (True, "write `cache: {type: none}` to do without a cache"),
-    "cache_implementation": (
-        None,
-        "caches have other names here; see `genkit parts cache_manager`",
-    ),
     "cache_config": (None, _MODEL),
     "max_cache_len": (None, _MODEL),
     "prefill_chunk_size": (None, "it is `prefill_chunk` of the backend"),
@@ -95,6 +93,19 @@ def write(given: Given, draft: Draft) -> None:
         draft.processor("renormalize", because=renormalize)
     draft.sampler("categorical" if is_drawn.value else "greedy", because=is_drawn)
     _ends(given, draft, ends, more_ends)
+    _cache(given, draft)
+
+
+def _cache(given: Given, draft: Draft) -> None:
+    use_cache = given.flag("use_cache", default=True)
+    kind = given.text("cache_implementation")
+    if not use_cache.value:
+        draft.cache("none", because=use_cache)
+        given.leave_idle([kind], "transformers uses no cache with use_cache=false")
+    elif kind.value in _CACHES:
+        draft.cache(kind.value, because=kind)
+    elif kind.value is not None:
+        given.leave(kind, "no cache here is the same; see `genkit parts cache_manager`")
 
 
 def _processors(given: Given, draft: Draft, more_ends: dict[str, Said]) -> None:

@@ -70,7 +70,7 @@ ASIDE: Aside = {
     "n_keep": (0, "see the cache `sink_window`"),
     "n_ctx": (0, "the model's own context length is used"),
     "t_max_predict_ms": (0, "it ends an answer at a line's end only; see `time_limit`"),
-    "cache_prompt": (True, "see the cache `prefix`"),
+    "cache_prompt": (None, "earlier prompts are reused with `cache: {type: prefix}`"),
     "model_draft": (None, "genkit has no speculative decoding"),
     "n_gpu_layers": (None, _MACHINE),
     "flash_attention": (None, _MACHINE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from genkit.recipes.importers import requests
 from genkit.recipes.importers.common import (
+    CONSTRAINT,
     write_biases,
     write_end,
     write_penalties_at_once,
@@ -15,7 +16,7 @@ from genkit.recipes.importers.llama_cpp import mirostat_options, write_mirostat
 
 ASIDE: Aside = {
     **requests.ASIDE,
-    "grammar": (None, "constraints are a plugin's"),
+    "grammar": (None, CONSTRAINT),
     "tfs_z": (1.0, "llama-cpp-python does not use it any more"),
     "logits_processor": (None, "it is code; a plugin can bring such a part"),
     "stopping_criteria": (None, "it is code; a plugin can bring such a part"),

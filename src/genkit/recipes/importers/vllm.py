@@ -35,7 +35,10 @@ ASIDE: Aside = {
     "guided_decoding_backend": (None, CONSTRAINT),
     "thinking_token_budget": (-1, "genkit has no budget for thinking"),
     "watermarking": (False, "its mark is made while drawing, with noise of its own"),
-    "truncate_prompt_tokens": (None, "see `context.overflow: truncate_left`"),
+    "truncate_prompt_tokens": (
+        None,
+        "prompts are cut to the model's context only, with `context.overflow: truncate_left`",
+    ),
     "truncation_side": (None, "see `context.overflow: truncate_left`"),
     "add_special_tokens": (True, "it is `add_bos` of the context `text`"),
     "add_generation_prompt": (True, "the context `chat` always asks for an answer"),

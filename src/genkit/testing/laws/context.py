@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from genkit.components.base import Component
@@ -12,7 +13,7 @@ from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.text.tokenizer import Tokenizer
 
-__all__ = ["CONTEXT_LAWS", "check_context"]
+__all__ = ["CONTEXT_LAWS", "broken_by_context", "check_context"]
 
 CONTEXT_LAWS = {
     "encodes to ids": "a prompt becomes a list of ids of the tokenizer, and not an empty one",
@@ -41,54 +42,59 @@ def check_context(part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None
         TypeError: `part` is a class.
     """
     refuse_class(part)
+    for broken in broken_by_context(part, prompt, tokenizer):
+        raise broken
+
+
+def broken_by_context(
+    part: Any, prompt: Any = "abc de", tokenizer: Tokenizer | None = None
+) -> Iterator[LawBroken]:
+    """Each time that a context breaks a law; what raises, and what gives no ids, ends it.
+
+    Args:
+        part, prompt, tokenizer: as for `check_context`.
+    """
     tokenizer = ByteTokenizer() if tokenizer is None else tokenizer
     before, spec = copy.deepcopy(prompt), _dump(part)
-    ids = _encode(part, prompt, tokenizer)
-    if not isinstance(ids, list) or not ids or not all(type(i) is int for i in ids):
-        raise LawBroken("encodes to ids", part, f"{prompt!r} became {ids!r}")
-    outside = [token_id for token_id in ids if not 0 <= token_id < tokenizer.vocab_size]
-    if outside:
-        raise LawBroken("encodes to ids", part, f"{outside[0]} is no id of the tokenizer")
-    again = _encode(part, prompt, tokenizer)
-    if again != ids:
-        raise LawBroken("gives the same again", part, f"first {ids}, then {again}")
-    _check_fit(part, ids, tokenizer)
-    if prompt != before:
-        raise LawBroken("leaves what it is given", part, f"{before!r} became {prompt!r}")
-    if _dump(part) != spec:
-        raise LawBroken("leaves its spec", part, f"{spec!r} became {_dump(part)!r}")
-
-
-def _encode(part: Any, prompt: Any, tokenizer: Tokenizer) -> Any:
+    function = "encode"
     try:
-        return part.encode(prompt, tokenizer)
+        ids = part.encode(prompt, tokenizer)
+        if not isinstance(ids, list) or not ids or not all(type(i) is int for i in ids):
+            yield LawBroken("encodes to ids", part, f"{prompt!r} became {ids!r}")
+            return
+        outside = [token_id for token_id in ids if not 0 <= token_id < tokenizer.vocab_size]
+        if outside:
+            yield LawBroken("encodes to ids", part, f"{outside[0]} is no id of the tokenizer")
+        again = part.encode(prompt, tokenizer)
+        if again != ids:
+            yield LawBroken("gives the same again", part, f"first {ids}, then {again}")
+        function = "fit"
+        yield from _broken_by_fit(part, ids, tokenizer)
     except FAILURES as error:
-        raise _raised(part, error, "encode") from error
+        words = f"raised {type(error).__name__}: {error} in `{function}`"
+        yield LawBroken("runs without an error", part, words)
+    if prompt != before:
+        yield LawBroken("leaves what it is given", part, f"{before!r} became {prompt!r}")
+    if _dump(part) != spec:
+        yield LawBroken("leaves its spec", part, f"{spec!r} became {_dump(part)!r}")
 
 
-def _raised(part: Any, error: BaseException, function: str) -> LawBroken:
-    words = f"raised {type(error).__name__}: {error} in `{function}`"
-    return LawBroken("runs without an error", part, words)
-
-
-def _check_fit(part: Any, ids: list[int], tokenizer: Tokenizer) -> None:
-    given = list(ids)
-    for longest in (None, len(ids), *range(len(ids) - 1, 0, -1)):
+def _broken_by_fit(part: Any, given: list[int], tokenizer: Tokenizer) -> Iterator[LawBroken]:
+    for longest in (None, *range(len(given), 0, -1)):
+        ids = list(given)
+        too_long = longest is not None and longest < len(given)
         try:
             fitted = part.fit(ids, longest, "a limit", tokenizer)
         except ContextLengthError:
-            if longest is not None and longest < len(given):
-                continue
-            raise LawBroken("keeps what fits", part, f"refused {len(given)} ids") from None
-        except FAILURES as error:
-            raise _raised(part, error, "fit") from error
+            if not too_long:
+                yield LawBroken("keeps what fits", part, f"refused {len(given)} ids")
+            continue
         if ids != given:
-            raise LawBroken("leaves what it is given", part, f"`fit` changed {given} to {ids}")
-        if longest is None or longest >= len(given):
-            if fitted != given:
-                raise LawBroken("keeps what fits", part, f"{given} fits and became {fitted}")
-        elif not 0 < len(fitted) <= longest:
-            raise LawBroken("keeps what fits", part, f"{len(fitted)} ids where {longest} fit")
+            yield LawBroken("leaves what it is given", part, f"`fit` changed {given} to {ids}")
+        elif not too_long and fitted != given:
+            yield LawBroken("keeps what fits", part, f"{given} fits and became {fitted}")
+        elif too_long and not 0 < len(fitted) <= (longest or 0):
+            yield LawBroken("keeps what fits", part, f"{len(fitted)} ids where {longest} fit")
 
 
 def _dump(part: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.tiny_model import TinyModel
 
-__all__ = ["OBSERVER_LAWS", "check_observer"]
+__all__ = ["OBSERVER_LAWS", "broken_by_observer", "check_observer"]
 
 OBSERVER_LAWS = {
     "has a function": "it has one of the four functions of an observer at least",
@@ -42,18 +43,29 @@ def check_observer(part: Any) -> None:
         TypeError: `part` is a class.
     """
     refuse_class(part)
+    for broken in broken_by_observer(part):
+        raise broken
+
+
+def broken_by_observer(part: Any) -> Iterator[LawBroken]:
+    """Each time that an observer breaks a law; what raises ends it.
+
+    Args:
+        part: as for `check_observer`.
+    """
     if not any(callable(getattr(part, name, None)) for name in _FUNCTIONS):
-        raise LawBroken("has a function", part, f"it has none of {', '.join(_FUNCTIONS)}")
+        yield LawBroken("has a function", part, f"it has none of {', '.join(_FUNCTIONS)}")
     unwatched = _steps([])
     try:
         watched = _steps([part])
     except FAILURES as error:
         words = f"raised {type(error).__name__}: {error}"
-        raise LawBroken("runs without an error", part, words) from error
+        yield LawBroken("runs without an error", part, words)
+        return
     for step, (unseen, seen) in enumerate(zip(unwatched, watched, strict=True)):
         for name in _TENSORS:
             if not torch.equal(getattr(unseen, name), getattr(seen, name)):
-                raise LawBroken("changes nothing", part, f"step {step}: it wrote into `{name}`")
+                yield LawBroken("changes nothing", part, f"step {step}: it wrote into `{name}`")
 
 
 def _steps(observers: list[Any]) -> list[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,13 +16,13 @@ from genkit.testing.byte_tokenizer import ByteTokenizer
 from genkit.testing.checks.decoding import hold_to
 from genkit.testing.checks.parts import check_sampler, hold_part_to
 from genkit.testing.laws.admission import refuse_tolerance_without_bound
-from genkit.testing.laws.context import CONTEXT_LAWS, check_context
+from genkit.testing.laws.context import CONTEXT_LAWS, broken_by_context
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.decoding import LAWS
 from genkit.testing.laws.law import Law, Verdict
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.model import MODEL_LAWS
-from genkit.testing.laws.observer import OBSERVER_LAWS, check_observer
+from genkit.testing.laws.observer import OBSERVER_LAWS, broken_by_observer
 from genkit.testing.laws.part import PartLaw
 from genkit.testing.laws.processor import PROCESSOR_LAWS
 from genkit.testing.laws.rehearsal import Kind
@@ -39,6 +39,8 @@ _LAWS_OF_PARTS: dict[str, tuple[PartLaw, ...]] = {
     "sampler": SAMPLER_LAWS,
     "stop_criterion": STOP_CRITERION_LAWS,
 }
+
+_END_THE_TRIAL = ("has a function", "runs without an error", "encodes to ids")
 
 _PROMPTS: tuple[Any, ...] = ("abc de", [{"role": "user", "content": "abc de"}])
 
@@ -79,14 +81,14 @@ class PartCheck:
         elif part.kind == "decoder":
             yield from self._decoder(part)
         elif part.kind == "context":
-            yield from self._at_once(CONTEXT_LAWS, partial(check_context, part, _taken_by(part)))
+            yield from self._found(CONTEXT_LAWS, broken_by_context(part, _taken_by(part)))
         else:
             words = f"there are no laws of the kind {part.kind!r}"
             yield LawRow("no laws", words, None, detail=words, part=self._place)
 
     def rows_of_observer(self, observer: Any) -> Iterator[LawRow]:
         """A row for each law of observers."""
-        yield from self._at_once(OBSERVER_LAWS, partial(check_observer, observer))
+        yield from self._found(OBSERVER_LAWS, broken_by_observer(observer))
 
     def _part(self, part: Any) -> Iterator[LawRow]:
         kind: Kind = part.kind
@@ -155,17 +157,20 @@ class PartCheck:
             for row in self._one_by_one(laws, hold)
         ]
 
-    def _at_once(self, laws: Mapping[str, str], check: Callable[[], None]) -> Iterator[LawRow]:
-        """The rows of a check that is one function: what comes after a broken law is not tried."""
-        found: dict[str, tuple[bool | None, str]] = {}
-        try:
-            check()
-        except LawBroken as broken:
-            found = dict.fromkeys(laws, (None, f"not tried, as {broken.law!r} is broken"))
-            found[broken.law] = False, broken.evidence
+    def _found(self, laws: Mapping[str, str], broken: Iterable[LawBroken]) -> Iterator[LawRow]:
+        """The rows of laws that are tried together, each with the first case that breaks it."""
+        evidence: dict[str, str] = {}
+        for each in broken:
+            evidence.setdefault(each.law, each.evidence)
+        ended = next((law for law in _END_THE_TRIAL if law in evidence), None)
         for name, statement in laws.items():
-            holds, detail = found.get(name, (True, ""))
-            yield LawRow(name, statement, holds, int(holds is not None), detail, part=self._place)
+            if name in evidence:
+                row = LawRow(name, statement, False, 1, evidence[name])
+            elif ended is not None:
+                row = LawRow(name, statement, None, 0, f"not tried to the end: {ended!r} is broken")
+            else:
+                row = LawRow(name, statement, True, 1)
+            yield replace(row, part=self._place)
 
     def _row(self, law: Any, holds: bool | None, detail: str = "") -> LawRow:
         cases = {True: self._num_cases, False: 1, None: 0}[holds]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from genkit.core.contracts import name_of
@@ -96,11 +97,21 @@ def _rows_of_part(
         part = entry.part_class(**options)
         if options:
             place += f" ({', '.join(f'{name}: {value!r}' for name, value in options.items())})"
-        return list(PartCheck(place, num_cases).rows(part, kit.load))
+        rows = [*PartCheck(place, num_cases).rows(part, kit.load), *_descriptions(entry, place)]
+        return rows
     except OptionError as error:
         return [_unusable(place, f"{error}; {_advice(entry, error)}")]
     except FAILURES as error:  # a class of a plugin may raise whatever it likes
         return [_unusable(place, _words(error))]
+
+
+def _descriptions(entry: PartEntry, place: str) -> Iterator[LawRow]:
+    """A row that breaks nothing, where lists and the part's own page would say different things."""
+    said = entry.part_class.summary()
+    if entry.summary != said:
+        statement = "the summary that `lazy` gives is the first line of the docstring"
+        detail = f"`lazy` says {entry.summary!r}, and the docstring {said!r}"
+        yield LawRow("is described alike", statement, None, 0, detail, part=place)
 
 
 def _examples(part_class: Any) -> dict[str, Any]:
@@ -121,7 +132,9 @@ def _advice(entry: PartEntry, error: OptionError) -> str:
 def _rows_of_observer(kit: Kit, plugin: Plugin) -> Iterator[LawRow]:
     for observer in kit.plugins.observers():
         if name_of(observer) == plugin.name:
-            yield from PartCheck("observer", 1).rows_of_observer(observer)
+            # As one that was asked for by name: what it raises is not to be hidden here.
+            asked_for = SimpleNamespace(**{**vars(observer), "installed": False})
+            yield from PartCheck("observer", 1).rows_of_observer(asked_for)
 
 
 def _rows_of_recipes(kit: Kit, names: Iterable[str]) -> Iterator[LawRow]:
