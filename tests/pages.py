@@ -117,7 +117,7 @@ def tell(text: str, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def run_python(block: Block, page: Path, namespace: dict[str, object]) -> None:
     """Executes a block; a traceback names the line of the page."""
     source = "\n" * (block.line - 1) + block.code
-    exec(compile(source, str(page), "exec"), namespace)
+    exec(compile(source, str(page), "exec", dont_inherit=True), namespace)
 
 
 def run_shell(block: Block) -> None:

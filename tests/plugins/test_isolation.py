@@ -174,10 +174,16 @@ def test_two_given_plugins_with_one_part_name_are_an_error_naming_both():
 
 
 def test_two_installed_plugins_with_one_part_name_harm_only_who_asks_for_it(install, caplog):
-    install("first", GOOD.format(name="same"))
-    install("second", GOOD.format(name="same"))
+    other = """
+    @hookimpl
+    def genkit_register_contexts():
+        return [lazy("{0}_own", "genkit_nowhere:Context")]
+    """
+    for name in ("first", "second"):
+        install(name, GOOD.format(name="same") + other.format(name))
     registry = PluginManager().registry
     assert registry.entry("sampler", "greedy")
+    assert {"first_own", "second_own"} <= set(registry.names("context"))
     [record] = caplog.records
     for name in ("first", "second"):
         assert f"plugin '{name}'" in record.getMessage()

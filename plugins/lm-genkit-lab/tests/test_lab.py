@@ -185,7 +185,7 @@ def test_more_samples_than_the_recipe_says_are_refused() -> None:
 
 # --- all together ---
 
-README = (SOURCE.parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -15,7 +15,7 @@ from genkit.cli import main
 from genkit_stats.summary import figures, read
 
 HERE = Path(genkit_stats.__file__)
-README = (HERE.parent.parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
 def genkit(*words: str) -> int:

@@ -111,7 +111,11 @@ class PluginManager:
         check_api(getattr(module, "genkit_api", None))
         hooks = hooks_of(plugin, module)
         entries = entries_of(plugin, hooks)
-        self.registry.add(entries)
+        for clash in self.registry.add(entries):
+            _warn_once(
+                f"{clash}; who uses it gets an error until one is left out with "
+                f"{DISABLE_VARIABLE}={plugin.name}, say"
+            )
         plugin.parts = tuple((entry.kind, entry.name) for entry in entries)
         plugin.hooks = hooks
         plugin.state = "loaded"

@@ -100,29 +100,44 @@ class Registry:
         self._contested: dict[tuple[str, str], Plugin] = {}
         self.absent: list[Plugin] = []
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[Entry]) -> list[PluginError]:
         """Register all of these, or none.
 
+        Of two installed plugins that register one name, neither has asked for the other, and which
+        comes first is chance: both keep all else, and the name is an error when it is used.
+
+        Returns:
+            What is wrong with such names.
+
         Raises:
-            PluginError: a name is taken; the message names both plugins.
+            PluginError: a name is taken otherwise; the message names both plugins.
         """
         new: dict[tuple[str, str], Entry] = {}
+        for entry in entries:
+            place = entry.kind, entry.name
+            earlier = self._entries[entry.kind].get(entry.name) or new.get(place)
+            if earlier is None:
+                new[place] = entry
+            elif {earlier.plugin.source, entry.plugin.source} != {"distribution"} or (
+                earlier.plugin is entry.plugin
+            ):
+                raise self._clash(earlier, entry)
         clashes = []
         for entry in entries:
-            earlier = self._entries[entry.kind].get(entry.name)
-            earlier = earlier or new.setdefault((entry.kind, entry.name), entry)
-            if earlier is not entry:
-                clashes.append(self._clash(earlier, entry))
-        if clashes:
-            raise clashes[0]
-        for entry in entries:
-            self._entries[entry.kind][entry.name] = entry
+            if new.get((entry.kind, entry.name)) is entry:
+                self._entries[entry.kind][entry.name] = entry
+            else:
+                self._contested[entry.kind, entry.name] = entry.plugin
+                clashes.append(self._clash(self._entries[entry.kind][entry.name], entry))
+        return clashes
 
     def discard(self, plugin: Plugin) -> None:
         """Forget everything that a plugin has registered."""
         for kind, entries in self._entries.items():
             kept = {name: entry for name, entry in entries.items() if entry.plugin is not plugin}
             self._entries[kind] = kept
+        rivals = self._contested.items()
+        self._contested = {name: rival for name, rival in rivals if rival is not plugin}
 
     def names(self, kind: str) -> list[str]:
         """The names of one kind, sorted; nothing is imported.
@@ -205,10 +220,6 @@ class Registry:
         what = f"{label(entry.kind)} {entry.name!r}"
         if earlier.plugin is entry.plugin:
             return PluginError(f"it registers the {what} twice")
-        # Which of two installed plugins comes first is chance: a recipe must not depend on it. What
-        # comes with genkit keeps its name.
-        if earlier.plugin.source != "built-in":
-            self._contested[entry.kind, entry.name] = entry.plugin
         return PluginError(f"{what} is registered by {earlier.plugin} and by {entry.plugin}")
 
 

@@ -29,7 +29,7 @@ class Arithmetic(Sampler):
     """
 
     type: Literal["arithmetic"] = "arithmetic"
-    num_samples: int = Field(ge=1, description="n, as many as are asked for; more are refused")
+    num_samples: int = Field(ge=1, examples=[4], description="n: as many as are asked for")
 
     def bind(self, run: Run) -> "Codes":
         """The sampler with the code of each row."""

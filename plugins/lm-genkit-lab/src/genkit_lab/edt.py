@@ -38,8 +38,12 @@ class Edt(LogitsProcessor):
     keeps_argmax: ClassVar[bool] = True
     acts_on_allowed: ClassVar[bool] = True
 
-    temperature: float = Field(gt=0, le=1e30, description="T of a row with much entropy")
-    theta: float = Field(ge=0, description="how fast T falls with the entropy, 0 or more")
+    temperature: float = Field(
+        gt=0, le=1e30, examples=[1.0], description="T of a row with much entropy"
+    )
+    theta: float = Field(
+        ge=0, examples=[0.5], description="how fast T falls with the entropy, 0 or more"
+    )
     base: float = Field(0.8, gt=0, le=1, description="what falls, above 0 to 1")
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
