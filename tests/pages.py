@@ -159,7 +159,9 @@ def run_words(words: list[str], line: str) -> None:
 
 
 def forget_modules_of(folder: Path) -> None:
-    """Has what was imported from a folder read anew."""
+    """Has what was imported from a page's folder read anew; nothing where that is the clone."""
+    if folder in (ROOT, *ROOT.parents):
+        return
     for name, module in list(sys.modules.items()):
         if folder in Path(getattr(module, "__file__", None) or "/").parents:
             del sys.modules[name]

@@ -16,6 +16,7 @@ from pages import (
     Block,
     blocks_of,
     compare,
+    forget_modules_of,
     problems_of,
     read_yaml,
     run_python,
@@ -139,6 +140,12 @@ def test_an_error_names_the_line_of_the_page() -> None:
 def test_a_line_that_does_not_do_what_it_says_fails(line: str) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run_shell(Block("shell", None, line, 1))
+
+
+def test_a_command_in_the_clone_leaves_its_modules_alone() -> None:
+    before = dict(sys.modules)
+    forget_modules_of(ROOT)
+    assert sys.modules == before
 
 
 def test_a_line_may_say_how_it_ends() -> None:
