@@ -180,24 +180,29 @@ def install(package: Path) -> None:
 
 def read_console(block: Block) -> None:
     """Checks the arguments and options of lines that begin with `genkit`."""
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["genkit"]:
+            parse(words)
+
+
+def parse(words: Iterable[str]) -> None:
+    """Reads a command line as `genkit` does, and runs nothing; it raises if a word is not known."""
     import typer
 
     from genkit.cli.app import app
     from genkit.cli.settings import Settings
 
-    for line in block.code.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] != ["genkit"]:
-            continue
-        command: Any = typer.main.get_command(app)
-        context: Any = None
-        while hasattr(command, "commands"):
-            name = words.pop(0)
-            context = command.make_context(
-                name, [], parent=context, obj=Settings(), resilient_parsing=True
-            )
-            command = command.commands[words[0]]
-        command.make_context(words[0], words[1:], parent=context)  # it raises if one is not known
+    command: Any = typer.main.get_command(app)
+    context: Any = None
+    rest = list(words)
+    while hasattr(command, "commands"):
+        name = rest.pop(0)
+        context = command.make_context(
+            name, [], parent=context, obj=Settings(), resilient_parsing=True
+        )
+        command = command.commands[rest[0]]
+    command.make_context(rest[0], rest[1:], parent=context)
 
 
 def compare(block: Block, printed: Iterable[str], measured: bool = False) -> None:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import mkdocs.exceptions
 import mkdocs_hook
@@ -26,13 +26,13 @@ from reference.parts import file_name
 from reference.python import MET_BY_PARTS, RECIPES
 
 from genkit import Kit, errors
-from genkit.cli.settings import Settings
 from genkit.components.base import LogitsProcessor
 from genkit.errors import GenkitError
 from genkit.plugins import hookspecs
 from genkit.plugins.lazy_part import Lazy
 from genkit.plugins.registry import PartEntry
 from genkit.recipes.schema import SECTIONS
+from pages import parse
 
 ROOT = Path(__file__).parent.parent
 SUBJECTS = Subjects()
@@ -129,16 +129,7 @@ def shown_lines() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", shown_lines(), ids=" ".join)
 def test_a_shown_command_has_these_arguments_and_options(words: Sequence[str]) -> None:
-    command: Any = typer.main.get_command(SUBJECTS.app)
-    context: Any = None
-    rest = list(words)
-    while hasattr(command, "commands"):
-        name = rest.pop(0)
-        context = command.make_context(
-            name, [], parent=context, obj=Settings(), resilient_parsing=True
-        )
-        command = command.commands[rest[0]]
-    command.make_context(rest[0], rest[1:], parent=context)  # it raises if a word is not known
+    parse(words)  # it raises if a word is not known
 
 
 # A gap is seen.

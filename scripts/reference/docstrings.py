@@ -18,7 +18,12 @@ def sections_of(described: Any) -> list[Any]:
 def says_something(described: Any) -> bool:
     """Whether there is a docstring of its own with a word in it."""
     inherited = inspect.isclass(described) and "__doc__" not in vars(described)
-    return not inherited and re.search(r"\w\w", described.__doc__ or "") is not None
+    return not inherited and has_words(described.__doc__ or "")
+
+
+def has_words(text: str) -> bool:
+    """Whether it is more than signs and single letters."""
+    return re.search(r"\w\w", text) is not None
 
 
 def text_of(described: Any) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import griffe
 
+from reference.docstrings import has_words
 from reference.markdown import as_is, prose, table
 from reference.undocumented import Undocumented
 
@@ -101,7 +101,7 @@ def _lacks(path: str, found: griffe.Object) -> Iterator[str]:
 
     A name that a file gives to a function, and a folder to a module, would be taken for the module.
     """
-    if not re.search(r"\w\w", _docstring(found)):
+    if not has_words(_docstring(found)):
         yield f"{path} has no docstring"
     for name, inner in {**_offered(found), **_methods(found)}.items():
         if not inner.is_module:

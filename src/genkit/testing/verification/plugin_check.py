@@ -97,8 +97,7 @@ def _rows_of_part(
         part = entry.part_class(**options)
         if options:
             place += f" ({', '.join(f'{name}: {value!r}' for name, value in options.items())})"
-        rows = [*PartCheck(place, num_cases).rows(part, kit.load), *_descriptions(entry, place)]
-        return rows
+        return [*PartCheck(place, num_cases).rows(part, kit.load), *_descriptions(entry, place)]
     except OptionError as error:
         return [_unusable(place, f"{error}; {_advice(entry, error)}")]
     except FAILURES as error:  # a class of a plugin may raise whatever it likes
