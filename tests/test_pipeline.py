@@ -5,7 +5,7 @@ import itertools
 import random
 import threading
 import weakref
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -518,25 +518,34 @@ def test_a_result_names_the_criterion_that_was_listed_and_its_reason() -> None:
 
 
 class Odd(Context):
-    """Encodes every prompt to the same ids."""
+    """Gives the same whatever it is asked for."""
 
     type: Literal["odd"] = "odd"
-    ids: list[int]
+    encoded: Any = (1, 2)
+    fitted: Any = (1, 2)
 
     def encode(self, prompt, tokenizer):
-        return self.ids
+        return self.encoded
+
+    def fit(self, ids, longest, limits, tokenizer=None):
+        return self.fitted
 
 
 @pytest.mark.parametrize(
-    ("ids", "message"),
+    ("gives", "error", "message"),
     [
-        ([], r"the prompt is empty: context \(odd\) made no token of it"),
-        ([999], r"prompt, as context \(odd\) encodes it: 999 is no token id"),
+        ({"encoded": []}, InputError, r"empty: context \(odd\) left no token of it in `encode`"),
+        ({"encoded": [999]}, InputError, r"prompt, after `encode` of context \(odd\),: 999 is no"),
+        ({"encoded": "ids"}, PartError, r"context \(odd\) returned str from `encode`, not a list"),
+        ({"fitted": []}, InputError, r"empty: context \(odd\) left no token of it in `fit`"),
+        ({"fitted": [999]}, InputError, r"prompt, after `fit` of context \(odd\),: 999 is no"),
+        ({"fitted": None}, PartError, r"context \(odd\) returned NoneType from `fit`, not a list"),
+        ({"fitted": [1] * 999}, PartError, r"context \(odd\) returned 999 ids from `fit`, above"),
     ],
 )
-def test_a_context_that_gives_no_ids_of_the_model_is_named(ids, message: str) -> None:
-    pipeline = Pipeline(TinyModel(), context=Odd(ids=ids))
-    with pytest.raises(InputError, match=message):
+def test_a_context_that_gives_no_ids_of_the_model_is_named(gives, error, message: str) -> None:
+    pipeline = Pipeline(TinyModel(), context=Odd(**gives))
+    with pytest.raises(error, match=message):
         pipeline.generate("a")
 
 

@@ -249,9 +249,11 @@ class Pipeline:
         limits = Limits(self.model.context_length, stop_criteria, len(ids))
         make_room = self.context.overflow == "truncate_left"
         longest = limits.longest_prompt(make_room=make_room)
-        with contracts.blamed(contracts.place_of("context", self.context), "fit"):
-            ids = self.context.fit(ids, longest, limits, self.tokenizer)
-        return tuple(ids), limits.limit(len(ids))
+        fitted = self._from_context("fit", ids, longest, limits, self.tokenizer)
+        if longest is not None and len(fitted) > longest:
+            place = contracts.place_of("context", self.context)
+            raise PartError(f"{place} returned {len(fitted)} ids from `fit`, above {longest}")
+        return tuple(fitted), limits.limit(len(fitted))
 
     def _encode(self, prompt: Any) -> list[int]:
         """The ids of a prompt."""
@@ -262,25 +264,27 @@ class Pipeline:
                     "this model has no tokenizer, so a prompt is a list of ids, found "
                     f"{type(prompt).__name__}; give the pipeline a tokenizer, or ids"
                 )
-            return self._encoded(prompt)
+            return self._from_context("encode", prompt, self.tokenizer)
         if not ids:
             raise InputError("the prompt is empty: it has no token; give at least one")
         check_token_ids("prompt", ids, self.model.vocab_size)
         return ids
 
-    def _encoded(self, prompt: Any) -> list[int]:
+    def _from_context(self, method: str, *arguments: Any) -> list[int]:
+        """The ids that a method of the context gives."""
         place = contracts.place_of("context", self.context)
-        with contracts.blamed(place, "encode"):
-            found: Any = self.context.encode(prompt, self.tokenizer)
+        with contracts.blamed(place, method):
+            found: Any = getattr(self.context, method)(*arguments)
             ids = [] if isinstance(found, list) and not found else as_ids(found)
         if ids is None:
-            what = f"returned {type(found).__name__} from `encode`, not a list of ids"
+            what = f"returned {type(found).__name__} from `{method}`, not a list of ids"
             raise PartError(f"{place} {what}")
         if not ids:
             raise InputError(
-                f"the prompt is empty: {place} made no token of it; at least one is needed"
+                f"the prompt is empty: {place} left no token of it in `{method}`; at least one is "
+                "needed"
             )
-        check_token_ids(f"prompt, as {place} encodes it", ids, self.model.vocab_size)
+        check_token_ids(f"prompt, after `{method}` of {place},", ids, self.model.vocab_size)
         return ids
 
     def _seeds(self, count: int, seed: int | None, seeds: Any) -> list[int]:

@@ -8,7 +8,7 @@ from genkit.components.stopping import MaxNewTokens
 from genkit.core.guard import GuardedModel
 from genkit.errors import ModelOutputError, PartError, UnsupportedError
 from genkit.pipeline import Pipeline
-from genkit.testing import ByteTokenizer, ScriptedModel
+from genkit.testing import ByteTokenizer, ScriptedModel, TinyModel
 
 
 def run(**parts):
@@ -29,6 +29,7 @@ def at_step_seven(what):
         (lambda logits: logits.double(), "step 7: processors.0 .* returned float64"),
         (lambda logits: logits.mul_(2), "step 7: processors.0 .* wrote into the logits"),
         (lambda logits: None, "step 7: processors.0 .* returned NoneType"),
+        (lambda logits: logits.to_sparse(), r"step 7: processors.0 .* on cpu \(torch.sparse_coo\)"),
         (lambda logits: logits * float("-inf"), "processors.0"),
     ],
 )
@@ -45,6 +46,10 @@ def test_a_processor(what, message: str) -> None:
         (lambda state, logits: logits.argmax(-1).int(), r"sampler .* returned int32 \[1\]"),
         (lambda state, logits: logits.argmax(), r"sampler .* returned int64 \[\]"),
         (lambda state, logits: 3, "sampler .* returned int,"),
+        (
+            lambda state, logits: logits.argmax(-1).to("meta"),
+            r"sampler .* on meta, not int64 \[1\]",
+        ),
         (lambda state, logits: 1 / 0, "step 0: sampler .* raised ZeroDivisionError"),
     ],
 )
@@ -58,6 +63,7 @@ def test_a_sampler(sampler, message: str) -> None:
     [
         (lambda state: True, "stop_criteria.0 .* returned bool,"),
         (lambda state: state.last_ids, r"stop_criteria.0 .* returned int64 \[1\]"),
+        (lambda state: (state.last_ids > 0).to("meta"), "stop_criteria.0 .* on meta, not bool"),
         (lambda state: 1 / 0, "step 0: stop_criteria.0 .* raised ZeroDivisionError"),
     ],
 )
@@ -70,6 +76,13 @@ def test_a_model_of_another_width() -> None:
     model = ScriptedModel.of_ids([1], 32)
     model.vocab_size = 40
     with pytest.raises(ModelOutputError, match=r"shape \[1, 32\], not \[1, 40\]"):
+        Pipeline(model).generate([1])
+
+
+def test_a_model_that_gives_whole_numbers() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    model.script = model.script.long()
+    with pytest.raises(ModelOutputError, match="the model gave int64 .* no logits"):
         Pipeline(model).generate([1])
 
 
@@ -160,6 +173,24 @@ class Broken(LogitsProcessor):
 
     def bind(self, run):
         raise KeyError("x")
+
+
+class Forgets:
+    """A processor that cannot let a row go."""
+
+    def __call__(self, state, logits):
+        return logits
+
+    def reorder(self, indices):
+        raise KeyError("x")
+
+
+def test_where_rows_leave_the_step_is_named() -> None:
+    model = TinyModel()
+    criteria = [lambda state: state.num_generated > 3 + state.rows, MaxNewTokens(limit=9)]
+    pipeline = Pipeline(model, processors=[Forgets()], stop_criteria=criteria)
+    with pytest.raises(PartError, match=r"step 3: processors.0 \(Forgets\) .* in `reorder`"):
+        pipeline.generate([[1, 2], [3, 4]])
 
 
 class BadReport:

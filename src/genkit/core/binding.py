@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from genkit.core.guard import (
     GuardedSampler,
     GuardedStopCriterion,
 )
+from genkit.core.guarded_decoder import GuardedDecoder
 from genkit.core.random import RowRandom
 from genkit.core.result import Steps
 from genkit.core.run import Run
@@ -43,7 +43,9 @@ class Parts:
         bind = _Binder(run)
         return BoundParts(
             run=run,
-            decoder=bind(self.decoder, "decoder"),
+            decoder=GuardedDecoder(
+                bind(self.decoder, "decoder"), contracts.place_of("decoder", self.decoder)
+            ),
             manager=GuardedManager(
                 bind(self.cache, "cache"), contracts.place_of("cache", self.cache)
             ),
@@ -87,20 +89,9 @@ class BoundParts:
         run.clock.start()
         rng = RowRandom(run.seeds, run.samples, run.device)
         state = GenerationState(run.prompts, run.limits, rng, run.rows, run.device)
-        parts = (model, self.manager, self.processors, self.sampler, self.stop_criteria, state)
-        if getattr(self.decoder, "plugin", ""):
-            return _named(self.decoder, *parts)
-        return self.decoder(*parts)
-
-
-def _named(decoder: Any, *parts: Any) -> Steps:
-    """The steps of a plugin's decoder; what goes wrong in it names it."""
-    with contracts.blamed(contracts.place_of("decoder", decoder)):
-        steps = decoder(*parts)
-        if not isinstance(steps, Iterator):
-            raise TypeError(f"it gave {type(steps).__name__}, not an iterator of steps")
-        with closing(steps):  # type: ignore[type-var]
-            yield from steps
+        return self.decoder(
+            model, self.manager, self.processors, self.sampler, self.stop_criteria, state
+        )
 
 
 class RowFull:

@@ -37,6 +37,7 @@ class _Guard:
     """A part behind checks; every other attribute is the part's own."""
 
     appended = 0  # whether the token of the step is in the state already when the part is called
+    state: GenerationState | None = None  # of the last call
 
     def __init__(self, part: Any, name: str) -> None:
         self.part = part
@@ -50,8 +51,9 @@ class _Guard:
         return getattr(self.part, attribute)
 
     def _reorder(self, indices: Sequence[int]) -> None:
-        """Let rows leave, or come twice."""
-        with blamed(self.label, "reorder"):
+        """Let rows leave, or come twice, after the step that the last call belongs to."""
+        called = "" if self.state is None else f"step {int(self.state.num_generated[0]) - 1}: "
+        with blamed(called + self.label, "reorder"):
             self.part.reorder(indices)
 
     def _broken(self, state: GenerationState, what: str) -> PartError:
@@ -65,6 +67,7 @@ class GuardedProcessor(_Guard):
     part: LogitsProcessor
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        self.state = state
         version = _version(logits)
         try:
             out = self.part(state, logits)
@@ -74,7 +77,7 @@ class GuardedProcessor(_Guard):
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
-        if out.shape != logits.shape or out.dtype != logits.dtype or out.device != logits.device:
+        if _differs(out, logits.shape, logits.dtype, logits.device):
             raise self._broken(state, f"returned {_kind(out)}, but was given {_kind(logits)}")
         if _version(logits) != version:
             raise self._broken(state, "wrote into the logits it was given; return new ones")
@@ -87,6 +90,7 @@ class GuardedSampler(_Guard):
     part: Sampler
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        self.state = state
         version = _version(logits)
         try:
             out = self.part(state, logits)
@@ -96,8 +100,9 @@ class GuardedSampler(_Guard):
             raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(out, torch.Tensor):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
-        if out.shape != logits.shape[:1] or out.dtype != torch.int64:
-            raise self._broken(state, f"returned {_kind(out)}, not int64 [{len(logits)}]")
+        if _differs(out, logits.shape[:1], torch.int64, logits.device):
+            wanted = f"int64 [{len(logits)}] on {logits.device}"
+            raise self._broken(state, f"returned {_kind(out)}, not {wanted}")
         if _version(logits) != version:
             raise self._broken(state, "wrote into the logits it was given")
         return out
@@ -146,6 +151,7 @@ class GuardedStopCriterion(_Guard):
         return count
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
+        self.state = state
         try:
             out = self.part(state)
         except RunError:
@@ -156,8 +162,10 @@ class GuardedStopCriterion(_Guard):
             raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
         if out is state.finished:
             return out
-        if out.shape != (len(state),) or out.dtype != torch.bool:
-            raise self._broken(state, f"returned {_kind(out)}, not bool [{len(state)}]")
+        device = state.finished.device
+        if _differs(out, (len(state),), torch.bool, device):
+            wanted = f"bool [{len(state)}] on {device}"
+            raise self._broken(state, f"returned {_kind(out)}, not {wanted}")
         return out
 
 
@@ -248,6 +256,8 @@ class GuardedModel(_Guard):
             raise ModelOutputError(
                 f"the model gave logits of shape {list(logits.shape)}, not {list(shape)}"
             )
+        if not logits.is_floating_point():
+            raise ModelOutputError(f"the model gave {_kind(logits)}, which are no logits: floats")
         wide: torch.Tensor = logits if logits.dtype in _WIDE else logits.float()
         return wide if self._unused is None else wide.masked_fill(self._unused, -math.inf)
 
@@ -266,5 +276,18 @@ def _version(logits: torch.Tensor) -> int:
     return 0 if logits.is_inference() else logits._version
 
 
+def _differs(
+    tensor: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> bool:
+    return (
+        tensor.shape != shape
+        or tensor.dtype != dtype
+        or tensor.device != device
+        or tensor.layout != torch.strided
+    )
+
+
 def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} on {tensor.device}"
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    layout = "" if tensor.layout == torch.strided else f" ({tensor.layout})"
+    return f"{dtype} {list(tensor.shape)} on {tensor.device}{layout}"

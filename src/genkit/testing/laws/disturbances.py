@@ -113,8 +113,12 @@ class GoingBack(Detour):
         return model(state.since(cache.length), cache)
 
 
+class Rearranged(Exception):
+    """A run is over whose rows are not those it began with, so that it has no results."""
+
+
 class Shuffling(Detour):
-    """Drops, repeats and permutes rows between steps.
+    """Drops, repeats and permutes rows between steps, and gives traces in place of steps.
 
     Args:
         choices: decide which rows.
@@ -129,6 +133,16 @@ class Shuffling(Detour):
         super().__init__(choices)
         self.all_traces = list(traces)
         self._present = list(traces)
+
+    def __call__(self, *parts: Any) -> Steps:
+        """Run to the end.
+
+        Raises:
+            Rearranged: always, then.
+        """
+        for _ in super().__call__(*parts):
+            pass
+        raise Rearranged
 
     def after(self, step: Step, state: GenerationState, holders: Sequence[Any]) -> None:
         """Rearrange, unless rows end with this step: the loop is about to let them leave."""

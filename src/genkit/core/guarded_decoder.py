@@ -1,0 +1,113 @@
+"""Watches that a decoder's steps fit its run.
+
+The loop that comes with genkit needs no watching. What other loops yield is believed by
+transcripts, observers and streams alike, so it is looked at once, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import torch
+
+from genkit.core.contracts import (
+    CacheManager,
+    Decoder,
+    LogitsProcessor,
+    Model,
+    Sampler,
+    StopCriterion,
+)
+from genkit.core.failure import module_that_called
+from genkit.core.loop import autoregressive
+from genkit.core.result import Step, Steps
+from genkit.core.state import GenerationState
+from genkit.errors import FAILURES, GenkitError, PartError
+
+
+class GuardedDecoder:
+    """A decoder that gives ids of the model, to rows that have not ended, until each has."""
+
+    def __init__(self, part: Decoder, label: str) -> None:
+        self.part = part
+        self.label = label
+
+    def __call__(
+        self,
+        model: Model,
+        manager: CacheManager,
+        processors: Sequence[LogitsProcessor],
+        sampler: Sampler,
+        stop_criteria: Sequence[StopCriterion],
+        state: GenerationState,
+    ) -> Steps:
+        """The decoder's steps.
+
+        Raises:
+            PartError: it raised, or gave no steps; the steps raise it where one does not fit.
+        """
+        rows = set(state.rows.tolist())
+        with self._blamed(0):
+            steps = self.part(model, manager, processors, sampler, stop_criteria, state)
+        if not isinstance(steps, Generator):
+            raise self._broken(0, f"gave {type(steps).__name__}, not a generator of steps")
+        is_ours = getattr(steps, "gi_code", None) is autoregressive.__code__
+        return steps if is_ours else self._watched(steps, rows, model.vocab_size)
+
+    def _watched(self, steps: Steps, unfinished: set[int], vocab_size: int) -> Steps:
+        index = 0
+        with closing(steps):
+            while True:
+                with self._blamed(index):
+                    step = next(steps, None)
+                if step is None:
+                    break
+                self._check(index, step, unfinished, vocab_size)
+                ends = zip(step.rows.tolist(), step.stops, strict=True)
+                unfinished -= {row for row, stop in ends if stop is not None}
+                yield step
+                index += 1
+        if unfinished:
+            rows = ", ".join(map(str, sorted(unfinished)))
+            raise self._broken(index, f"gave no more steps, but nothing has ended the rows {rows}")
+
+    def _check(self, index: int, step: Any, unfinished: set[int], vocab_size: int) -> None:
+        if not isinstance(step, Step):
+            raise self._broken(index, f"gave {type(step).__name__}, not a Step")
+        size = len(step.stops)
+        for name, given in (("rows", step.rows), ("next_ids", step.next_ids)):
+            if not _are_ids(given, size):
+                what = f"gave a step with the {name} {given!r}, not int64 [{size}] on the host"
+                raise self._broken(index, what)
+        rows, ids = step.rows.tolist(), step.next_ids.tolist()
+        if len(set(rows)) < size or not unfinished.issuperset(rows):
+            left = ", ".join(map(str, sorted(unfinished))) or "none"
+            raise self._broken(index, f"gave tokens to the rows {rows}; unfinished are: {left}")
+        if beyond := [i for i in ids if not 0 <= i < vocab_size]:
+            raise self._broken(index, f"gave the id {beyond[0]}; ids are 0 to {vocab_size - 1}")
+
+    @contextmanager
+    def _blamed(self, index: int) -> Iterator[None]:
+        """What the decoder raises names it; what the model raises in the middle of it does not."""
+        try:
+            yield
+        except GenkitError:
+            raise
+        except FAILURES as error:
+            if module_that_called(error) != __name__:
+                raise
+            raise self._broken(index, f"raised {type(error).__name__}: {error}") from error
+
+    def _broken(self, index: int, what: str) -> PartError:
+        return PartError(f"step {index}: {self.label} {what}")
+
+
+def _are_ids(ids: Any, size: int) -> bool:
+    return (
+        isinstance(ids, torch.Tensor)
+        and ids.dtype == torch.int64
+        and ids.shape == (size,)
+        and ids.device.type == "cpu"
+    )
