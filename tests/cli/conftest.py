@@ -28,14 +28,22 @@ class Tiny(Backend):
     eos: bool = False
     weights: int = 0
     rounds: bool = False
+    prints: str = ""
 
     def load(self, *, models=None, progress=None):
         from genkit.testing import ByteTokenizer, TinyModel
 
+        spec = self
+
+        class Model(TinyModel):
+            def last(self, input_ids, cache, n):
+                spec.prints and print(spec.prints)
+                return super().last(input_ids, cache, n)
+
         progress and progress("loading the tiny model")
         ends = [ByteTokenizer.eos_token_id, ByteTokenizer.turn_end_id] if self.eos else []
         tokenizer = ByteTokenizer(self.add_bos)
-        model = TinyModel(self.weights, eos_token_ids=ends, tokenizer=tokenizer)
+        model = Model(self.weights, eos_token_ids=ends, tokenizer=tokenizer)
         model.rounds = self.rounds
         return model
 
@@ -48,6 +56,7 @@ class Scripted(Backend):
     seconds: float = 0.0
     interrupt_at: int | None = None
     fail_at: int | None = None
+    prints: str = ""
 
     def load(self, *, models=None, progress=None):
         from genkit.testing import ByteTokenizer, ScriptedModel
@@ -57,6 +66,7 @@ class Scripted(Backend):
         class Model(ScriptedModel):
             def last(self, input_ids, cache, n):
                 time.sleep(spec.seconds)
+                spec.prints and print(spec.prints)
                 step = cache.length + input_ids.shape[1] - cache.prompt_end
                 if step == spec.interrupt_at:
                     raise KeyboardInterrupt

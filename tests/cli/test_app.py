@@ -127,6 +127,26 @@ def test_what_a_module_of_a_part_prints_is_no_result(genkit: Any, tmp_path: Path
         assert done.json and "LOUD" in done.err, words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("generate", "-r", "scripted.yaml", "hi"),
+        ("generate", "-r", "scripted.yaml", "hi", "--json"),
+        ("chat", "-r", "scripted.yaml"),
+        ("score", "-r", "tiny.yaml", "hi", "--json"),
+        ("verify", "tiny.yaml", "--cases", 1, "--json"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_a_part_prints_in_a_run_is_no_result(
+    genkit: Any, scripted: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
+    monkeypatch.chdir(scripted.parent)
+    done = genkit(*words, "--set", "backend.prints=LOUD", stdin="hi\n")
+    assert done.status == 0 and "LOUD\n" in done.err
+    assert done.json if "--json" in words else done.out == "Hello.\n"
+
+
 def test_parts_list_imports_no_part() -> None:
     program = (
         "import sys; from genkit.cli import main; status = main(['parts']); "

@@ -13,7 +13,7 @@ import typer
 from genkit.cli import errors, options
 from genkit.cli.output import is_terminal, remark, write
 from genkit.cli.pipelines import build, read_recipe
-from genkit.cli.settings import settings_of
+from genkit.cli.settings import each_aside, prints_aside, settings_of
 from genkit.cli.text_input import check_text, read_lines, unescape
 
 if TYPE_CHECKING:
@@ -137,12 +137,13 @@ class _Session:
 
     def _answer(self, text: str) -> None:
         message = check_text("the message", self.read(text))
-        chunks = self.conversation.send(message, max_new_tokens=self.limit)
+        with prints_aside():
+            chunks = self.conversation.send(message, max_new_tokens=self.limit)
         self._show_notes()
         printed = False
         try:
             with closing(cast(Any, chunks)):
-                for chunk in chunks:
+                for chunk in each_aside(chunks):
                     write(chunk.text)
                     printed = True
         finally:

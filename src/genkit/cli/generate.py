@@ -13,6 +13,7 @@ import typer
 from genkit.cli import errors, options
 from genkit.cli.output import is_terminal, print_json, remark, write
 from genkit.cli.pipelines import build, read_recipe
+from genkit.cli.settings import each_aside, prints_aside
 from genkit.cli.text_input import check_text, read_text, unescape
 from genkit.cli.watch import Watch, summary
 
@@ -84,17 +85,18 @@ def generate(
     pipeline = build(ctx, chosen)
     watch = Watch()
     pipeline.observers = (*pipeline.observers, watch)
-    stream = pipeline.stream(
-        text,
-        seed=seed,
-        num_samples=num_samples,
-        max_new_tokens=max_new_tokens,
-        logprobs=logprobs,
-    )
+    with prints_aside():
+        stream = pipeline.stream(
+            text,
+            seed=seed,
+            num_samples=num_samples,
+            max_new_tokens=max_new_tokens,
+            logprobs=logprobs,
+        )
     show: _Printer = _Json(watch, pipeline.model) if json else _Live(num_samples)
     try:
         with closing(stream):
-            for chunk in stream:
+            for chunk in each_aside(stream):
                 show.chunk(chunk)
     except KeyboardInterrupt:
         if not show.within_line:  # a terminal has printed ^C

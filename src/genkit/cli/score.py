@@ -9,6 +9,7 @@ import typer
 from genkit.cli import options
 from genkit.cli.output import print_json, print_table, remark
 from genkit.cli.pipelines import build, read_recipe
+from genkit.cli.settings import prints_aside
 from genkit.cli.text_input import read_text, unescape
 
 _EPILOG = """
@@ -50,7 +51,8 @@ def score(
     pipeline = build(ctx, chosen)
     from genkit.inspect.score import score as score_text
 
-    scored = score_text(pipeline.model, given, pipeline.tokenizer)
+    with prints_aside():
+        scored = score_text(pipeline.model, given, pipeline.tokenizer)
     if json:
         print_json(scored.to_dict())
         return

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, TypeVar, cast
 
 import typer
 
 if TYPE_CHECKING:
     from genkit.kit import Kit
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -44,6 +47,17 @@ class Settings:
 def prints_aside() -> redirect_stdout[TextIO]:
     """What code of plugins prints goes beside the result of the command."""
     return redirect_stdout(sys.stderr)
+
+
+def each_aside(chunks: Iterable[T]) -> Iterator[T]:
+    """The same chunks; what parts print while one is made goes beside them."""
+    iterator = iter(chunks)
+    while True:
+        with prints_aside():
+            chunk = next(iterator, None)
+        if chunk is None:
+            return
+        yield chunk
 
 
 def settings_of(ctx: typer.Context) -> Settings:

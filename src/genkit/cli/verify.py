@@ -13,6 +13,7 @@ import typer
 from genkit.cli import errors, options
 from genkit.cli.output import print_json, print_table, progress, remark
 from genkit.cli.pipelines import build, read_recipe
+from genkit.cli.settings import prints_aside
 
 if TYPE_CHECKING:
     from genkit.testing.verification.law_row import LawRow
@@ -78,7 +79,7 @@ def verify(
     """
     pipeline = build(ctx, read_recipe(ctx, recipe, overrides))
     other = None if against is None else build(ctx, read_recipe(ctx, against, None)).model
-    with progress("Loading the laws ...") as report:
+    with progress("Loading the laws ...") as report, prints_aside():
         from genkit.testing.verification.verify import NUM_CASES
         from genkit.testing.verification.verify import verify as try_laws
 
