@@ -22,8 +22,9 @@ from reference import Subjects, Undocumented, pages
 from reference.commands import shown, walk
 from reference.examples import example
 from reference.markdown import as_is, prose, table
+from reference.options import undescribed
 from reference.parts import file_name
-from reference.python import MET_BY_PARTS, RECIPES
+from reference.python import read
 
 from genkit import Kit, errors
 from genkit.components.base import LogitsProcessor
@@ -213,6 +214,12 @@ def test_summaries_of_the_plugins_here_are_those_of_their_docstrings() -> None:
         assert entry.summary == entry.part_class.summary(), entry.name
 
 
+def test_options_of_the_plugins_here_are_described() -> None:
+    entries = Kit().parts()
+    assert {"edt", "structured"} <= {entry.name for entry in entries}
+    assert not [lack for entry in entries for lack in undescribed(entry.name, entry.part_class)]
+
+
 def test_a_hook_without_a_docstring_is_seen() -> None:
     hooks = types.ModuleType("hooks")
     vars(hooks).update(vars(hookspecs))
@@ -345,11 +352,6 @@ def test_signs_of_markdown_stand_for_themselves_outside_code() -> None:
 
 # What plugins build on.
 
-SHOWN = {
-    *(MET_BY_PARTS + RECIPES),
-    *SUBJECTS.modules,
-    *("genkit", "genkit.backends", "genkit.components.base", "genkit.errors", "genkit.exporters"),
-}
 SOURCES = sorted(
     [
         *ROOT.glob("plugins/*/src/**/*.py"),
@@ -362,12 +364,49 @@ SOURCES = sorted(
 )
 
 
+@pytest.fixture(scope="module")
+def documented(made: dict[str, str]) -> set[str]:
+    """Where that is defined which has a place on a page: by its name, as a part, as an error."""
+    shown = [read(path) for path in re.findall(r"^::: (\S+)$", "\n".join(made.values()), re.M)]
+    inside = [
+        inner
+        for module in shown
+        for name, inner in (module.members if module.is_module else {}).items()
+        if not name.startswith("_") and not inner.is_alias and inner.docstring
+    ]
+    modules = map(read, re.findall(r"^\| `(genkit[\w.]+)` \|", made["python.md"], re.M))
+    parts = (entry.part_class for entry in SUBJECTS.parts)
+    return {
+        *(each.path for each in (*shown, *inside, *modules)),
+        *(f"{part.__module__}.{part.__qualname__}" for part in parts),
+        *(f"genkit.errors.{name}" for name in headings(made["errors.md"])),
+    }
+
+
+def imports(text: str) -> list[str]:
+    """The paths of what is imported from genkit, in a file or in the examples of a page."""
+    found = re.findall(r"^ *import (genkit[\w.]*)", text, re.MULTILINE)
+    code = re.sub(r"  #.*", "", text)
+    for module, names in re.findall(
+        r"^ *from (genkit(?:\.\w+)*) import (\([^)]*\)|.+)$", code, re.MULTILINE
+    ):
+        found += [
+            f"{module}.{name.split()[0]}" for name in names.strip("()").split(",") if name.strip()
+        ]
+    return found
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_what_is_imported_in_packages_templates_and_pages_is_on_the_page(
-    path: Path,
+def test_what_is_imported_in_packages_templates_and_pages_is_documented(
+    path: Path, documented: set[str]
 ) -> None:
-    imports = re.findall(r"^ *from (genkit(?:\.\w+)*) import (.+)$", path.read_text(), re.MULTILINE)
-    for module, names in imports:
-        for name in names.partition("#")[0].split(", "):
-            shown = {f"{module}.{name}".strip(), module} & SHOWN
-            assert shown or f"{module}.{name}" == "genkit.core.contracts", (module, name)
+    for name in imports(path.read_text(encoding="utf-8")):
+        if not name.startswith("genkit_"):  # the package's own
+            assert read(name).path in documented, name
+
+
+def test_a_name_that_no_page_shows_is_seen(documented: set[str]) -> None:
+    code = "from genkit.core.contracts import (\n    Model,\n    name_of,  # ours\n)\n"
+    assert imports(code) == ["genkit.core.contracts.Model", "genkit.core.contracts.name_of"]
+    hidden = ("genkit.errors.FAILURES", "genkit.backends.base")
+    assert not documented & {read(name).path for name in hidden}

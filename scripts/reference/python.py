@@ -26,7 +26,10 @@ MET_BY_PARTS = (
     "genkit.components.caches.wrapped.WrappedCache",
     "genkit.components.samplers.categorical.inverse_cdf",
     "genkit.text.tokenizer.Tokenizer",
+    "genkit.text.huggingface.HuggingFaceTokenizer",
+    "genkit.backends.base.ModelSource",
     "genkit.backends.base.Progress",
+    "genkit.errors.OptionProblem",
 )
 """What authors of parts may import besides the base classes and what the packages offer."""
 
@@ -46,10 +49,10 @@ def python_page(modules: Sequence[str]) -> str:
         Undocumented: a module, class, function, method or value has no docstring.
     """
     paths = [*modules, *RECIPES, *MET_BY_PARTS]
-    lacks = [lack for path in paths for lack in _lacks(path, _read(path))]
+    lacks = [lack for path in paths for lack in _lacks(path, read(path))]
     if lacks:
         raise Undocumented(lacks)
-    sections = [_section(_read(module)) for module in modules]
+    sections = [_section(read(module)) for module in modules]
     for title, paths in (("Recipes", RECIPES), ("What parts meet", MET_BY_PARTS)):
         sections += [f"## {title}", *(f"::: {path}" for path in paths)]
     return "\n\n".join(["# Python", *sections])
@@ -62,10 +65,11 @@ def _package(name: str) -> griffe.Object:
     return package
 
 
-def _read(path: str) -> griffe.Object:
-    """A module, or what is in one, as the source has it; nothing is imported."""
+def read(path: str) -> griffe.Object:
+    """A module, or what is in one, as the source defines it; nothing is imported."""
     package, _, rest = path.partition(".")
-    return _package(package)[rest] if rest else _package(package)
+    found = _package(package)[rest] if rest else _package(package)
+    return found.final_target if isinstance(found, griffe.Alias) else found
 
 
 def _section(module: griffe.Object) -> str:
@@ -84,12 +88,8 @@ def _section(module: griffe.Object) -> str:
 
 def _offered(module: griffe.Object) -> dict[str, griffe.Object]:
     """What the module has in `__all__`; its version speaks for itself."""
-    found = {}
-    for name in map(str, module.exports or ()):
-        value = module[name]
-        if not name.startswith("__"):
-            found[name] = value.final_target if isinstance(value, griffe.Alias) else value
-    return found
+    names = (name for name in map(str, module.exports or ()) if not name.startswith("__"))
+    return {name: read(f"{module.path}.{name}") for name in names}
 
 
 def _docstring(found: griffe.Object) -> str:

@@ -79,6 +79,9 @@ def test_figures_of_one_run_and_of_all() -> None:
         LINES[0].replace("1.0", "NaN"),
         json.dumps(record(rank=None)),
         json.dumps(record(row="x", run="only")),
+        *(json.dumps(record(**{name: 10**400})) for name in ("row", "rank", "elapsed")),
+        *(json.dumps(record(**{name: 1e300})) for name in ("rank", "elapsed", "entropy")),
+        LINES[0].replace('"rank": 0', f'"rank": {"9" * 5000}'),  # no int of Python's is read so
     ],
 )
 def test_other_lines_are_left_out(line: str) -> None:
@@ -98,6 +101,36 @@ def test_the_table(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "all     3       6          1.17  2.83       1.33      3.00",
     ]
     assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        ("two\nlines\r", r"two\nlines\r"),
+        ("\ud800", r"\ud800"),
+        ("x" * 10_000, "x" * 32 + "..."),
+        ("all", "all"),
+    ],
+)
+def test_a_strange_name_of_a_run_is_shown_as_one_word(
+    name: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "strange.jsonl"
+    file.write_text(json.dumps(record(run=name)), encoding="utf-8")
+    assert genkit("stats", str(file)) == 0
+    _, row, whole = capsys.readouterr().out.splitlines()
+    assert row.split() == [shown, *whole.split()[1:]]
+
+
+def test_figures_are_finite_whatever_the_clock_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "clock.jsonl"
+    lines = [record(elapsed=0.0), record(elapsed=5e-324), record(elapsed=1e-320)]
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert genkit("stats", str(file), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["all"]["tokens_per_second"] is None
 
 
 def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

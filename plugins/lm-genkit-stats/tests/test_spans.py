@@ -6,16 +6,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode
 
+import genkit_stats
 from genkit import Pipeline, errors
 from genkit.testing import ScriptedModel, TinyModel, check_observer
 from genkit_stats import Spans
@@ -53,8 +55,10 @@ def pipeline(collected: Collected, model: Any = None, **options: Any) -> Pipelin
 
 @pytest.mark.parametrize("steps", [None, "events", "spans"])
 def test_it_keeps_the_laws(collected: Collected, steps: Any) -> None:
-    check_observer(Spans(steps, tracer_provider=collected.provider))
-    assert collected.run().end_time
+    spans = Spans(steps, tracer_provider=collected.provider)
+    check_observer(spans)
+    assert "genkit.run" in {span.name for span in collected.spans}
+    assert not spans._open
 
 
 def test_a_run_is_one_span(collected: Collected) -> None:
@@ -113,14 +117,65 @@ def test_the_variable_asks_for_steps(collected: Collected, monkeypatch: pytest.M
     assert len(collected.run().events) == 2
 
 
-def test_a_wrong_variable_is_refused_before_the_first_token(
-    collected: Collected, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_variable_is_warned_of_once_and_harms_no_run(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("GENKIT_STATS_STEPS", "event")
-    model = ScriptedModel.of_ids([3], 8)
-    with pytest.raises(errors.PartError, match="'spans', or is left out; found 'event'"):
-        pipeline(collected, model).generate([1], max_new_tokens=2)
-    assert model.num_calls == 0
+    watched = pipeline(collected)
+    for _ in range(2):
+        assert watched.generate([1], max_new_tokens=2).num_generated_tokens == 2
+    assert [r.getMessage() for r in caplog.records] == [
+        "no spans are made: GENKIT_STATS_STEPS is 'events' or 'spans', or is left out; found "
+        "'event'; the run goes on"
+    ]
+
+
+class Broken(SpanProcessor):
+    """Raises where spans of one name begin or end."""
+
+    def __init__(self, hook: str, name: str) -> None:
+        self.hook, self.name = hook, name
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self._raise("on_start", span)
+
+    def on_end(self, span: Any) -> None:
+        self._raise("on_end", span)
+
+    def _raise(self, hook: str, span: Any) -> None:
+        if (hook, span.name) == (self.hook, self.name):
+            raise LookupError("no collector")
+
+
+@pytest.mark.parametrize("hook", ["on_start", "on_end"])
+@pytest.mark.parametrize("name", ["genkit.run", "genkit.step"])
+def test_what_a_span_processor_raises_harms_no_run_and_no_statistics(
+    hook: str,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(Broken(hook, name))
+    spans, file = Spans("spans", tracer_provider=provider), tmp_path / "stats.jsonl"
+    monkeypatch.setattr(genkit_stats, "_spans", spans)
+    monkeypatch.setenv("GENKIT_STATS_FILE", str(file))
+    made = Pipeline(TinyModel(), observers=[genkit_stats])
+    assert made.generate([1], max_new_tokens=3).num_generated_tokens == 3
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 3
+    assert [r.getMessage() for r in caplog.records] == [
+        "no spans are made: no collector; the run goes on"
+    ]
+    assert not spans._open
+
+
+def test_a_span_whose_step_fails_is_ended(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected.provider.add_span_processor(Broken("on_start", "genkit.step"))
+    pipeline(collected, steps="spans").generate([1], max_new_tokens=3)
+    assert collected.run().end_time
 
 
 def test_a_wrong_option_is_refused() -> None:

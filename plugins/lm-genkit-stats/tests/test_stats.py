@@ -43,8 +43,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_it_keeps_the_laws(path: Path) -> None:
-    check_observer(Stats(path))
-    assert len(records(path)) == 3 * 12
+    stats = Stats(path)
+    check_observer(stats)
+    assert {record["row"] for record in records(path)} == {0, 1, 2}
+    assert not stats._open
 
 
 # --- what stands in the file ---
@@ -238,7 +240,7 @@ def test_a_run_that_is_left_early_is_closed(path: Path) -> None:
     next(steps)
     steps.close()
     assert len(records(path)) == 1
-    assert not stats._logs
+    assert not stats._open
 
 
 def test_a_run_that_fails_is_closed(path: Path) -> None:
@@ -247,7 +249,7 @@ def test_a_run_that_fails_is_closed(path: Path) -> None:
     with pytest.raises(errors.ModelOutputError):
         pipeline.generate([0], max_new_tokens=9)
     assert len(records(path)) == 1
-    assert not stats._logs
+    assert not stats._open
 
 
 # --- a file that fails ---
@@ -266,7 +268,7 @@ def test_a_failing_file_harms_no_run_and_warns_once(
             assert pipeline.generate([1], max_new_tokens=4).num_generated_tokens == 4
     (warning,) = caplog.records
     assert "no statistics are written to" in warning.getMessage()
-    assert not stats._logs
+    assert not stats._open
 
 
 def test_a_file_that_fails_in_the_middle_is_left_alone(
@@ -275,7 +277,8 @@ def test_a_file_that_fails_in_the_middle_is_left_alone(
     stats = Stats(path)
     steps = Pipeline(TinyModel(), observers=[stats]).decode([1], max_new_tokens=5)
     next(steps)
-    (log_,) = stats._logs.values()
+    (log_,) = stats._open.values()
+    assert isinstance(log_, Log)
 
     class Full:
         """Takes three bytes, as a disk does that is nearly full."""
@@ -295,6 +298,50 @@ def test_a_file_that_fails_in_the_middle_is_left_alone(
     assert [r.getMessage() for r in caplog.records] == [
         f"no statistics are written to {path}: No space left on device; the run goes on"
     ]
+
+
+def broken(*arguments: Any) -> None:
+    raise RuntimeError("out of order")
+
+
+def broken_close(log_: Log) -> None:
+    log_._file.close()
+    raise RuntimeError("out of order")
+
+
+@pytest.mark.parametrize(
+    ("place", "function"),
+    [("log.Log.__init__", broken), ("measures.measures", broken), ("log.Log.close", broken_close)],
+)
+def test_whatever_is_raised_harms_no_run_and_leaves_nothing_open(
+    place: str,
+    function: Any,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(f"genkit_stats.{place}", function)
+    stats = Stats(path)
+    run = Pipeline(TinyModel(), observers=[stats]).generate([1], max_new_tokens=4)
+    assert run.num_generated_tokens == 4
+    assert [r.getMessage() for r in caplog.records] == [
+        f"no statistics are written to {path}: out of order; the run goes on"
+    ]
+    assert not stats._open
+
+
+def test_a_step_that_cannot_be_measured_closes_the_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats = Stats(path)
+    steps = Pipeline(TinyModel(), observers=[stats]).decode([1], max_new_tokens=3)
+    next(steps)
+    (log_,) = stats._open.values()
+    assert isinstance(log_, Log)
+    monkeypatch.setattr("genkit_stats.measures.measures", broken)
+    list(steps)
+    assert log_._file.closed
+    assert len(records(path)) == 1
 
 
 def test_a_later_run_tries_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from genkit import Pipeline, samplers, stopping
 from genkit.components.base import Sampler, StopCriterion
-from genkit.errors import EmptyRowError, PartError
+from genkit.errors import EmptyRowError, OptionError, PartError
 from genkit.testing import ByteTokenizer, ScriptedModel, process
 from genkit_structured.structured import Structured
 from genkit_structured.structured_end import StructuredEnd
@@ -213,10 +213,25 @@ def test_structured_end_does_not_end_what_is_of_another_form(wanting: Wanting) -
 
 def test_a_model_without_end_token_needs_structured_end(wanting: Wanting) -> None:
     model = wanting(b"a", has_end=False)
-    with pytest.raises(EmptyRowError, match="row 0, step 1: .* add the stop criterion 'struct"):
+    with pytest.raises(
+        EmptyRowError, match="row 0, step 1: .* 'structured' is .* criterion 'struct"
+    ):
         pipeline(model, regex="a").generate("x", max_new_tokens=5)
     made = ended_by_the_grammar(model, regex="a")
     assert made.generate("x", max_new_tokens=5).text == "a"
+
+
+@pytest.mark.parametrize(
+    ("option", "form"), [("choices", [""]), ("regex", ""), ("lark", 'start: ""')]
+)
+def test_a_model_without_end_token_cannot_answer_with_nothing(
+    wanting: Wanting, option: str, form: Any
+) -> None:
+    message = f"structured: {option}: only the empty text matches it, and this model has no end"
+    with pytest.raises(OptionError, match=message):
+        pipeline(wanting(b"a", has_end=False), **{option: form}).generate("x", max_new_tokens=5)
+    ended = pipeline(wanting(b"a"), **{option: form}).generate("x", max_new_tokens=5)
+    assert (ended.text, ended.finish_reason) == ("", "stop")
 
 
 def test_a_byte_that_no_token_has_ends_a_run_with_an_error(wanting: Wanting) -> None:

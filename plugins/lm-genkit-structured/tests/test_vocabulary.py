@@ -96,6 +96,25 @@ def test_a_blank_in_front_of_a_word_is_part_of_it() -> None:
     assert allowed(tokenizer, "a( yes|!)", "a") == {"!", " ", " yes"}
 
 
+class Comparable(ByteTokenizer):
+    """Equal to others of its class, so that Python gives it no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Comparable)
+
+
+def test_a_tokenizer_needs_no_hash_and_is_no_other_one_that_it_is_equal_to() -> None:
+    class Cased(Comparable):
+        def decode(self, token_ids: Sequence[int]) -> str:
+            return super().decode(token_ids).swapcase()
+
+    assert Comparable() == Cased()
+    assert [allowed(each, "[ab]", "") for each in (Comparable(), Cased())] == [
+        {"a", "b"},
+        {"A", "B"},
+    ]
+
+
 def test_a_tokenizer_that_llguidance_does_not_take_is_named() -> None:
     inner = Tokenizer(models.WordLevel({"a": 0, "<end>": 1}, unk_token="a"))
     tokenizer = HuggingFaceTokenizer(

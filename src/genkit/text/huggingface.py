@@ -22,6 +22,9 @@ class HuggingFaceTokenizer:
 
     Args:
         inner: the tokenizer. It is not changed, and calls leave no state in it.
+
+    Attributes:
+        inner: that tokenizer, for whoever needs more of it than the contract has.
     """
 
     def __init__(self, inner: Any) -> None:

@@ -27,6 +27,9 @@ _COLUMNS = {
     "tokens_per_second": "tokens/s",
 }
 
+_WIDEST = 32
+"""How much of the name of a run is shown; those that are written have 8 characters."""
+
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
@@ -50,15 +53,21 @@ def stats(
         )
     if num_left_out:
         typer.echo(f"{num_left_out} lines are no records and are left out", err=True)
-    each = {name: figures([sums]) for name, sums in runs.items()}
+    each = [(name, figures([sums])) for name, sums in runs.items()]
     whole = figures(runs.values())
     if json:
-        listed = [{"run": name, **values} for name, values in each.items()]
+        listed = [{"run": name, **values} for name, values in each]
         typer.echo(dumps({"runs": listed, "all": whole}, indent=2))
         return
-    rows = [[name, *_cells(values)] for name, values in {**each, "all": whole}.items()]
+    rows = [[_shown(name), *_cells(values)] for name, values in [*each, ("all", whole)]]
     for line in _table([["run", *_COLUMNS.values()], *rows]):
         typer.echo(line)
+
+
+def _shown(name: str) -> str:
+    """A name as one word of a table, whoever wrote it: escaped, and cut where it is very long."""
+    text = name.encode("unicode_escape").decode()
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
 def _cells(values: dict[str, Any]) -> list[str]:

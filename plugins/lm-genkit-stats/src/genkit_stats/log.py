@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genkit import Step
+    from genkit import Result, Step
     from genkit.core.run import Run
 
 
@@ -49,7 +49,7 @@ class Log:
             self._file.write(b"\n")
         self._last = time.perf_counter()
 
-    def write(self, step: Step) -> None:
+    def step(self, step: Step) -> None:
         """Write the lines of a step.
 
         Raises:
@@ -82,6 +82,14 @@ class Log:
             "seconds": round(seconds, 6),
             "elapsed": round(self._elapsed, 6),
         }
+
+    def end(self, results: list[Result], error: BaseException | None) -> None:
+        """Close the file.
+
+        Raises:
+            OSError: what was written is lost.
+        """
+        self.close()
 
     def close(self) -> None:
         """Close the file.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import TYPE_CHECKING
 
 from genkit_stats.log import Log
+from genkit_stats.watch import Watcher
 
 if TYPE_CHECKING:
-    from genkit import Result, Step
     from genkit.core.run import Run
 
 VARIABLE = "GENKIT_STATS_FILE"
 """The environment variable that names the file."""
 
-_logger = logging.getLogger("genkit.stats")  # below `genkit`: the command line shows its warnings
 
-
-class Stats:
+class Stats(Watcher):
     """Appends one JSON object for each row and step of every run to a file.
 
     The keys are those of `genkit_stats.log.Log`. Any number of runs, threads and processes may
@@ -31,47 +28,17 @@ class Stats:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self._path = None if path is None else os.fspath(path)
-        self._logs: dict[int, Log] = {}  # by the id of the run, which the log keeps alive
-        self._warned = False
+        super().__init__()
+        self._given = None if path is None else os.fspath(path)
 
-    def genkit_run_started(self, run: Run) -> None:
+    def watch(self, run: Run) -> Log | None:
         """Open the file, if there is one."""
-        path = os.environ.get(VARIABLE) if self._path is None else self._path
-        if path:
-            try:
-                self._logs[id(run)] = Log(path, run)
-            except (OSError, ValueError) as error:  # ValueError: no path can be so
-                self._warn(path, error)
+        path = self._path()
+        return Log(path, run) if path else None
 
-    def genkit_step(self, run: Run, step: Step) -> None:
-        """Write a line for each row."""
-        log = self._logs.get(id(run))
-        if log is not None:
-            try:
-                log.write(step)
-            except (OSError, ValueError) as error:
-                self._close(run)
-                self._warn(log.path, error)
+    def lost(self) -> str:
+        """What there is none of where something goes wrong."""
+        return f"no statistics are written to {self._path()}"
 
-    def genkit_run_finished(self, run: Run, result: list[Result]) -> None:
-        """Close the file."""
-        self._close(run)
-
-    def genkit_run_failed(self, run: Run, error: BaseException) -> None:
-        """Close the file."""
-        self._close(run)
-
-    def _close(self, run: Run) -> None:
-        log = self._logs.pop(id(run), None)
-        if log is not None:
-            try:
-                log.close()
-            except OSError as error:  # some file systems say only now that there was no room
-                self._warn(log.path, error)
-
-    def _warn(self, path: str, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            reason = getattr(error, "strerror", None) or error
-            _logger.warning("no statistics are written to %s: %s; the run goes on", path, reason)
+    def _path(self) -> str | None:
+        return os.environ.get(VARIABLE) if self._given is None else self._given

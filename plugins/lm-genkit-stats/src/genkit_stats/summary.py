@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterable
 from typing import Any
+
+_LIMIT = 1e15
+"""What no measure of a run comes near; without it a sum might have no end, and a table no width."""
 
 
 class Mean:
@@ -44,14 +46,17 @@ class Sums:
         """Count one record; one that lacks something changes nothing.
 
         Raises:
-            KeyError, TypeError, ValueError, OverflowError: it lacks something, or is no number.
+            KeyError, TypeError, ValueError, OverflowError: it lacks something, or has what is no
+                number or no measure of a run.
         """
-        row, rank, elapsed = int(record["row"]), int(record["rank"]), float(record["elapsed"])
+        row, rank = int(record["row"]), int(record["rank"])
+        elapsed = round(float(record["elapsed"]), 6)  # as it is written
         # Logits may have been such that there is none.
         entropies = [record[name] for name in ("entropy", "raw_entropy")]
         entropy, raw_entropy = (None if x is None else float(x) for x in entropies)
-        if not all(x is None or math.isfinite(x) for x in (elapsed, entropy, raw_entropy)):
-            raise ValueError("a number is infinite")
+        numbers = (row, rank, elapsed, entropy, raw_entropy)
+        if not all(x is None or abs(x) < _LIMIT for x in numbers):  # so NaN is out too
+            raise ValueError("a number is no measure of a run")
         if not self.tokens:
             self.first = elapsed
         self.rows.add(row)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from llguidance import LLMatcher, grammar_from
 from pydantic import Field, field_validator
 
@@ -88,16 +89,22 @@ class Grammar(Component):
 
         Raises:
             UnsupportedError: the model has no tokenizer, or one that llguidance cannot use.
-            OptionError: the grammar is refused, or no text matches it.
+            OptionError: the grammar is refused, no text matches it, or only the empty one, and the
+                model has no end token.
         """
         vocabulary = Vocabulary.of(run, self.type)
         matcher = LLMatcher(vocabulary.tokenizer, self.text(), log_level=0)
         if matcher.is_error():
             raise self._refused(_words(matcher.get_error()))
-        first = matcher.deep_copy()
-        first.compute_bitmask()
-        if first.is_error():
-            raise self._refused("no text of this vocabulary matches it")
+        allowed = np.zeros(run.vocab_size, np.bool_)
+        try:
+            RowMatcher(matcher.deep_copy(), vocabulary).allow(allowed)
+        except RuntimeError:
+            raise self._refused("no text of this vocabulary matches it") from None
+        if not allowed.any():
+            raise self._refused(
+                "only the empty text matches it, and this model has no end token to answer it with"
+            )
         return [RowMatcher(matcher.deep_copy(), vocabulary) for _ in run.prompts]
 
     def _form(self) -> str:

@@ -61,7 +61,8 @@ class _Mask(Matchers):
             row.allow(allowed[i])
             if row.has_ended and not row.vocabulary.end_ids:
                 raise EmptyRowError(
-                    f"row {state.rows[i]}, step {state.num_generated[i]}: the answer is complete, "
-                    "and the model has no end token; add the stop criterion 'structured_end'"
+                    f"row {state.rows[i]}, step {state.num_generated[i]}: the answer of "
+                    f"{self.name!r} is complete, and the model has no end token; add the stop "
+                    "criterion 'structured_end'"
                 )
         return logits.masked_fill(torch.from_numpy(~allowed).to(logits.device), -math.inf)

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from genkit.core.run import Run
 from genkit.errors import UnsupportedError
+from genkit.text.huggingface import HuggingFaceTokenizer
 from genkit.text.tokenizer import Tokenizer
 
 # Characters whose UTF-8 has, all together, every byte there is besides ASCII.
@@ -54,7 +55,7 @@ class Vocabulary:
                 f"{part!r} reads the text of tokens, and this model has no tokenizer; give the "
                 "pipeline one"
             )
-        tokenizer = _ll_tokenizer(run.tokenizer)  # type: ignore[arg-type]  # each is hashable
+        tokenizer = _ll_tokenizer(_Same(run.tokenizer))
         end_ids = frozenset(i for i in run.eos_token_ids if i < run.vocab_size)
         place_holders = (i for i in tokenizer.eos_tokens if i < run.vocab_size)
         return cls(tokenizer, end_ids, end_ids.union(place_holders))
@@ -64,9 +65,23 @@ class Vocabulary:
         return token_id < self.tokenizer.vocab_size and token_id not in self.not_text
 
 
+class _Same:
+    """A tokenizer as a key: equal to itself only, whatever it says of equality and hashes."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.tokenizer is self.tokenizer
+
+    def __hash__(self) -> int:
+        return id(self.tokenizer)
+
+
 @lru_cache(maxsize=8)  # it takes a second or two for 50,000 tokens
-def _ll_tokenizer(tokenizer: Tokenizer) -> LLTokenizer:
-    inner = getattr(tokenizer, "inner", None)
+def _ll_tokenizer(key: _Same) -> LLTokenizer:
+    tokenizer = key.tokenizer
+    inner = tokenizer.inner if isinstance(tokenizer, HuggingFaceTokenizer) else None
     special = sorted(tokenizer.special_token_ids)
     try:
         if isinstance(inner, PreTrainedTokenizerFast) and special:
