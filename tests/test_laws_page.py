@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from genkit.testing.laws import context, observer
+from genkit.testing.laws import context, exporter, observer
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.decoding import LAWS
 from genkit.testing.laws.law import Law
@@ -84,6 +84,7 @@ def test_laws_of_all_parts_are_listed_once() -> None:
     ("heading", "module", "laws"),
     [
         ("Contexts", context, context.CONTEXT_LAWS),
+        ("Exporters", exporter, exporter.EXPORTER_LAWS),
         ("Observers", observer, observer.OBSERVER_LAWS),
     ],
 )

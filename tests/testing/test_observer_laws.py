@@ -14,7 +14,7 @@ class Counts:
 def test_an_observer_that_looks_keeps_the_laws() -> None:
     observer = Counts()
     check_observer(observer)
-    assert observer.steps == 12
+    assert observer.steps == 12 + 5 + 12
 
 
 class Writes:
@@ -27,9 +27,47 @@ class Raises:
         raise KeyError("oops")
 
 
+class Later:
+    async def genkit_step(self, run, step) -> None:
+        """Nobody waits for it."""
+
+
+class Yields:
+    def genkit_run_failed(self, run, error):
+        yield error
+
+
+class RaisesAtAFailure:
+    def genkit_run_failed(self, run, error) -> None:
+        raise KeyError("oops")
+
+
+class EmptiesPartialResults:
+    def genkit_run_failed(self, run, error) -> None:
+        error.partial_results.clear()
+
+
+class ForgetsAFailedRun:
+    """Counts what is open, and takes care of what has ended well only."""
+
+    running = False
+
+    def genkit_run_started(self, run) -> None:
+        assert not self.running
+        self.running = True
+
+    def genkit_run_finished(self, run, result) -> None:
+        self.running = False
+
+
 @pytest.mark.parametrize(
     ("observer", "broken"),
     [
+        (Later(), "works when it is called"),
+        (Yields(), "works when it is called"),
+        (RaisesAtAFailure(), "lets a run fail"),
+        (EmptiesPartialResults(), "lets a run fail"),
+        (ForgetsAFailedRun(), "begins anew"),
         (Writes(), "changes nothing"),
         (Raises(), "runs without an error"),
         (object(), "has a function"),

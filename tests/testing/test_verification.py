@@ -15,7 +15,7 @@ import zoo
 from genkit import Pipeline, caches, contexts, processors, samplers, stopping
 from genkit.backends.model_facts import facts_of
 from genkit.backends.pytorch_model import PyTorchModel
-from genkit.components.base import CacheManager, LogitsProcessor
+from genkit.components.base import CacheManager, Component, LogitsProcessor
 from genkit.testing import (
     LAWS,
     ByteTokenizer,
@@ -33,6 +33,7 @@ from genkit.testing.laws.sampler import SAMPLER_LAWS
 from genkit.testing.laws.stop_criterion import STOP_CRITERION_LAWS
 from genkit.testing.verification.law_row import LawRow
 from genkit.testing.verification.loss import measure_loss
+from genkit.testing.verification.part_check import PartCheck
 from genkit.testing.verification.trial import Trial
 
 TEMPERATURE, TOP_K = processors.Temperature(temperature=0.9), processors.TopK(k=20)
@@ -59,7 +60,7 @@ def healthy() -> Verification:
 def test_every_law_is_tried_and_holds(healthy: Verification) -> None:
     assert healthy.holds
     assert (healthy.broken, healthy.loss, healthy.notes) == ((), None, ())
-    assert {row.holds for row in healthy.laws} == {True}
+    assert {row.holds for row in rows(healthy).values()} == {True}
     assert list(rows(healthy)) == [law.name for law in (*LAWS, *MODEL_LAWS)]
 
 
@@ -74,6 +75,22 @@ def test_each_part_is_held_to_the_laws_of_its_kind(healthy: Verification) -> Non
         "sampler (categorical)": len(SAMPLER_LAWS),
         "stop_criteria.0 (max_new_tokens)": len(STOP_CRITERION_LAWS),
     }
+
+
+def test_what_a_part_has_not_promised_is_not_said_to_hold(healthy: Verification) -> None:
+    row = rows(healthy, "processors.0 (temperature)")["rewinds"]
+    assert (row.holds, row.cases, row.detail) == (None, 0, "not promised: it has no `rewind`")
+
+
+def test_a_kind_without_laws_is_said_to_have_none() -> None:
+    class Oracle(Component):
+        """Knows."""
+
+        type: Literal["oracle"] = "oracle"
+        kind: ClassVar[str] = "oracle"
+
+    [row] = PartCheck("oracle", 1).rows(Oracle(), load=lambda backend: backend)
+    assert (row.holds, row.detail) == (None, "there are no laws of the kind 'oracle'")
 
 
 def test_a_row_says_how_much_was_compared(healthy: Verification) -> None:
@@ -181,7 +198,7 @@ def test_a_part_that_raises_breaks_its_laws_and_loses_no_row() -> None:
     [part] = {r.part for r in found.laws if r.part and r.part.startswith("processors")}
     assert all("no luck" in row.detail for row in rows(found, part).values() if row.holds is False)
     assert "no luck" in rows(found)["cached = uncached"].detail
-    assert all(r.holds for r in rows(found, "sampler (categorical)").values())
+    assert not any(r.holds is False for r in rows(found, "sampler (categorical)").values())
 
 
 def test_parts_get_what_those_before_them_give() -> None:
@@ -209,7 +226,7 @@ class RecurrentModel(TinyModel):
 def test_a_model_that_supports_nothing() -> None:
     found = verify(pipeline_of(RecurrentModel()), num_cases=1)
     assert found.holds
-    not_applicable = {row.name for row in found.laws if row.holds is None}
+    not_applicable = {name for name, row in rows(found).items() if row.holds is None}
     assert not_applicable == {law.name for law in (*LAWS, *MODEL_LAWS) if law.needs}
     row = rows(found)["batch = single"]
     assert (row.cases, row.worst_logit_error) == (0, None)
@@ -259,7 +276,9 @@ def test_a_limit_that_leaves_no_room_is_left_out_and_still_judged() -> None:
     assert found.holds
     [note] = found.notes
     assert note.endswith("and it allows 9")
-    assert all(r.holds for r in rows(found, "stop_criteria.0 (max_length)").values())
+    of_limit = rows(found, "stop_criteria.0 (max_length)")
+    assert not any(row.holds is False for row in of_limit.values())
+    assert of_limit["ends by its bound"].holds
 
 
 def test_a_limit_with_room_stays() -> None:
@@ -295,7 +314,8 @@ def test_a_compiled_model_keeps_the_laws(monkeypatch: pytest.MonkeyPatch) -> Non
     model = PyTorchModel(module, facts_of(module), compiler="eager")
     found = verify(pipeline_of(model, cache=caches.Static()), num_cases=1)
     assert [(row.name, row.detail) for row in found.broken] == []
-    assert [row.name for row in found.laws if row.holds is None] == ["streamed = whole"]
+    unheld = [name for name, row in rows(found).items() if row.holds is None]
+    assert unheld == ["streamed = whole"]
     assert model.compiled is not None and model.compiled.num_compilations > 1
 
 
@@ -340,7 +360,8 @@ def test_what_a_context_has_no_room_for_does_not_apply() -> None:
     row = rows(found)["any left padding"]
     assert (row.holds, row.cases) == (None, 0)
     assert row.detail == "the model's context holds 2 tokens, and it takes 3"
-    assert [row.name for row in found.laws if row.holds is None] == ["any left padding"]
+    unheld = [name for name, row in rows(found).items() if row.holds is None]
+    assert unheld == ["any left padding"]
 
 
 # --- the loss ---

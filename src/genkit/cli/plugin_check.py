@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,15 +58,18 @@ def check(
     plugin: options.Plugins = None,
     debug: options.Debug = False,
 ) -> None:
-    """Check the laws on every part that a plugin brings.
+    """Check the laws on everything that a plugin brings.
 
     Each part is made with its default options. A law that is broken is shown with the smallest run
-    that breaks it. Of a plugin that watches runs it is checked that it leaves them as they are, and
-    of its recipes that they can be read. The exit status is 1 if a law does not hold.
+    that breaks it; one about something that the part does not promise says nothing of it. Of a
+    plugin that watches runs it is checked that it leaves them as they are, of its models that they
+    are where it says, of its recipes that they can be read, and of its commands that they answer
+    --help. The exit status is 1 if a law does not hold.
 
-    Processors, samplers and stop criteria take seconds, caches, decoders and backends half a minute
-    each.
+    Processors, samplers and stop criteria take seconds, caches, decoders, backends and exporters
+    half a minute each.
     """
+    from genkit.cli.command_check import rows_of_commands
     from genkit.cli.plugin_source import find_plugin
 
     kit, found = find_plugin(settings_of(ctx), target)
@@ -75,6 +79,9 @@ def check(
 
         num_cases = NUM_CASES if cases is None else cases
         checked = check_plugin(kit, found, given, num_cases=num_cases, progress=report)
+        root: Any = ctx.find_root().command
+        commands = rows_of_commands(kit, found, taken=root.commands)
+        checked = replace(checked, laws=(*checked.laws, *commands))
     if json:
         print_json(
             {
@@ -108,8 +115,9 @@ def _print(plugin: Plugin, laws: tuple[LawRow, ...], broken: tuple[LawRow, ...])
             typer.echo(f"  ({others} more of its laws {_are(others)} broken in the same way)")
     counts = Counter(row.holds for row in laws)
     told = f"{counts[True]} hold, {counts[False]} {_are(counts[False])} broken"
-    told += f", {counts[None]} do not apply" if counts[None] else ""
-    typer.echo(f"\n{plugin}: {told}" if laws else f"{plugin} is loaded and brings no parts")
+    does = "does" if counts[None] == 1 else "do"
+    told += f", {counts[None]} {does} not apply" if counts[None] else ""
+    typer.echo(f"\n{plugin}: {told}" if laws else f"{plugin} is loaded and brings nothing to check")
 
 
 def _alike(broken: Iterable[LawRow]) -> dict[tuple[str | None, str], list[LawRow]]:

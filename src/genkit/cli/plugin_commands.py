@@ -33,7 +33,7 @@ def plugin_commands(files: Iterable[Path], taken: Container[str]) -> dict[str, A
     commands: dict[str, Any] = {}
     owners: dict[str, Plugin] = {}
     for plugin, offer in offered:
-        for app in _one_by_one(offer):
+        for app in one_by_one(offer):
             for name, command in _commands_of(app, plugin).items():
                 if name in taken or name in commands:
                     owner = owners.get(name, "genkit")
@@ -45,7 +45,7 @@ def plugin_commands(files: Iterable[Path], taken: Container[str]) -> dict[str, A
     return commands
 
 
-def _one_by_one(offered: typer.Typer) -> Iterator[typer.Typer]:
+def one_by_one(offered: typer.Typer) -> Iterator[typer.Typer]:
     """An app for each command, so that one which cannot be made does not take others with it."""
     for command in offered.registered_commands or ():
         app = typer.Typer(rich_markup_mode=None)
@@ -61,12 +61,13 @@ def _commands_of(app: typer.Typer, plugin: Plugin) -> dict[str, Any]:
     try:
         return dict(typer.main.get_group(app).commands)
     except Exception as error:  # whatever typer makes of a plugin's function
-        name = _name_of(app)
+        name = name_of(app)
         _logger.warning("the command %r of %s is left out: %s", name, plugin, error)
         return {}
 
 
-def _name_of(app: typer.Typer) -> str:
+def name_of(app: typer.Typer) -> str:
+    """The name of the one command of an app, whether or not it can be made."""
     callbacks = [command.callback for command in app.registered_commands]
     names = [command.name for command in app.registered_commands]
     names += [group.name for group in app.registered_groups]

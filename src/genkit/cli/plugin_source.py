@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from genkit.cli.settings import prints_aside
 from genkit.errors import FAILURES, PluginError, UnknownNameError
+from genkit.plugins.discovery import normal_name
 from genkit.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def find_plugin(settings: Settings, target: str) -> tuple[Kit, Plugin]:
 
 
 def _is_called(name: str, plugin: Plugin) -> bool:
-    return name in (plugin.name, plugin.distribution)
+    return normal_name(name) in map(normal_name, (plugin.name, plugin.distribution or ""))
 
 
 def _named(kit: Kit, name: str) -> Plugin:

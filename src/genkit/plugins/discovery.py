@@ -32,7 +32,7 @@ def installed_plugins() -> list[Plugin]:
     found = [_from_entry_point(entry_point) for entry_point in entry_points(group=PROJECT)]
     disabled = _disabled_names()
     for plugin in found:
-        if {_normal(plugin.name), _normal(plugin.distribution or "")} & disabled:
+        if {normal_name(plugin.name), normal_name(plugin.distribution or "")} & disabled:
             plugin.state = "disabled"
     return sorted(found, key=lambda plugin: (plugin.name, plugin.origin))
 
@@ -117,9 +117,9 @@ def _run_file(path: Path) -> ModuleType:
 
 def _disabled_names() -> set[str]:
     names = os.environ.get(DISABLE_VARIABLE, "").split(",")
-    return {_normal(name.strip()) for name in names} - {""}
+    return {normal_name(name.strip()) for name in names} - {""}
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
     """Names of distributions differ neither by case nor by `-`, `_` and `.`."""
     return re.sub(r"[-_.]+", "-", name).lower()

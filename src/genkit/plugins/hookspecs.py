@@ -2,7 +2,8 @@
 
 Registration hooks are called once, when a `Kit` is built. Those for parts return a list whose items
 are classes or `lazy(...)`. Observation hooks are called while a pipeline runs; they return nothing
-and change nothing. A plugin implements as many as it likes, and a misspelt one is an error.
+and change nothing. A plugin implements as many as it likes; a misspelt one is an error, and so is
+an `async def` or a function with a `yield`, whose call would do nothing.
 """
 
 # A specification has a docstring for a body.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,12 +25,13 @@ def hooks_of(plugin: Plugin, module: object) -> pluggy.PluginManager:
     other plugin takes part.
 
     Raises:
-        PluginError: a hook is misspelt or unmarked, or there is none.
+        PluginError: a hook is misspelt, unmarked or no plain function, or there is none.
     """
     hooks = pluggy.PluginManager(PROJECT)
     hooks.add_hookspecs(hookspecs)
     hooks.register(module, plugin.name)
     _check_names(hooks, module)
+    _check_functions(hooks, module)
     return hooks
 
 
@@ -56,6 +58,27 @@ def _check_names(hooks: pluggy.PluginManager, module: object) -> None:
         raise PluginError(f"{min(unmarked)} is a hook that is not marked with @hookimpl")
     if not callers:
         raise PluginError("it has no function marked with @hookimpl")
+
+
+def _check_functions(hooks: pluggy.PluginManager, module: object) -> None:
+    for caller in hooks.get_hookcallers(module) or []:
+        for implementation in caller.get_hookimpls():
+            is_wrapper = implementation.wrapper or implementation.hookwrapper
+            how = works_later(implementation.function)
+            if how and not is_wrapper:  # pluggy goes through the `yield` of a wrapper
+                raise PluginError(
+                    f"{caller.name} is {how}, so that calling it does nothing; write a plain "
+                    "function, which does its work when it is called"
+                )
+
+
+def works_later(function: object) -> str:
+    """What a function is whose call does nothing yet, in words; empty for all else."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return "an `async def`"
+    if inspect.isgeneratorfunction(function):
+        return "a generator function (it has a `yield`)"
+    return ""
 
 
 def _parts(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:

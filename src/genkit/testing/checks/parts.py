@@ -125,13 +125,16 @@ def hold_part_to(
     vocab_size: int | None = None,
     tokenizer: Tokenizer | None = None,
     max_examples: int | None = None,
-) -> None:
+) -> dict[str, str]:
     """Try each law on fixed runs and on each drawn run, and that of bounds on a long one too.
 
     Args:
         kind: of the part.
         laws: which.
         part, vocab_size, tokenizer, max_examples: as for `check_logits_processor`.
+
+    Returns:
+        The names of the laws that say nothing of the part in any of the runs, and why.
 
     Raises:
         LawBroken, TypeError, MissingPackageError: as `check_logits_processor`.
@@ -149,16 +152,23 @@ def hold_part_to(
         "favoured": sorted(set(_mentioned(plain(part), tokenizer))),
     }
     broken: list[PartLaw] = []
+    held: set[str] = set()
+    silent: dict[str, str] = {}
 
     def holds(history: History) -> None:
         with global_generators_kept():  # so that what reads them breaks the same law again
             for law in laws:
                 try:
-                    law(part, history)
+                    reason = law(part, history)
                 except LawBroken:
                     broken.append(law)
                     if law is broken[0]:  # a smaller run is to break the same law
                         raise
+                    continue
+                if reason:
+                    silent.setdefault(law.name, reason)
+                else:
+                    held.add(law.name)
 
     fixed = edge_histories(size, **facts)
     for history in fixed:
@@ -166,6 +176,7 @@ def hold_part_to(
     if ENDS_BY_A_FAR_BOUND.name in {law.name for law in laws}:
         ENDS_BY_A_FAR_BOUND(part, fixed[0])
     run_drawn(holds, histories(size, **facts), max_examples=max_examples)
+    return {name: reason for name, reason in silent.items() if name not in held}
 
 
 def _needs_tokenizer(part: Any, vocab_size: int) -> bool:

@@ -15,7 +15,7 @@ import inspect
 import pickle
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -30,8 +30,12 @@ from genkit.testing.laws.history import History, Row
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.rehearsal import Kind, PartFailed, Rehearsal, bind, play
 
-Evidence = Iterator[str]
-"""What speaks against a part; the first piece is enough."""
+Evidence = Generator[str, None, Any]
+"""What speaks against a part; the first piece is enough.
+
+It returns why the law says nothing of the part, where it does not: mostly that the part has not
+promised what it is about.
+"""
 
 _THREADS = 4
 _PADDING = 3
@@ -56,21 +60,30 @@ class PartLaw:
         self._find = find
         self._given = given
 
-    def __call__(self, part: Any, history: History) -> None:
+    def __call__(self, part: Any, history: History) -> str:
         """Try the law.
+
+        Returns:
+            Why the law says nothing of the part in this history; empty if it holds.
 
         Raises:
             LawBroken: the part does not keep it.
         """
         try:
-            evidence = next(self._find(part, history, *self._given), None)
+            evidence = next(self._find(part, history, *self._given))
+        except StopIteration as end:
+            return end.value or ""
         except PartFailed as error:
             raise LawBroken(self.name, part, str(error)) from error.__cause__
-        if evidence is not None:
-            raise LawBroken(self.name, part, evidence)
+        raise LawBroken(self.name, part, evidence)
 
     def __repr__(self) -> str:
         return f"PartLaw({self.name!r})"
+
+
+def not_promised(what: str) -> str:
+    """Why a law says nothing of a part that does without something, or takes leave to."""
+    return f"not promised: {what}"
 
 
 def shared_laws(kind: Kind) -> tuple[PartLaw, ...]:
@@ -191,7 +204,7 @@ def follows_rows_that_are_copied(part: Any, history: History, kind: Kind) -> Evi
     """A row taken twice goes on as two rows that know nothing of each other."""
     first, step = history.rows[0], history.num_steps // 2
     if step == 0:
-        return
+        return "the run is too short for it"
     twins = history.of([first, first.then(first.another(), step)])
     rehearsal = Rehearsal(kind, part, history)
     for _ in range(step):
@@ -209,7 +222,7 @@ def rewinds(part: Any, history: History, kind: Kind) -> Evidence:
         other = history.of([row.then(row.another(), step) for row in history.rows])
         rehearsal = Rehearsal(kind, part, history)
         if not hasattr(rehearsal.bound, "rewind"):
-            return
+            return not_promised("it has no `rewind`")
         for _ in range(history.num_steps):
             rehearsal.go()
         count = history.num_steps - step
@@ -241,8 +254,8 @@ def serves_threads(part: Any, history: History, kind: Kind) -> Evidence:
 
 def reads_any_layout(part: Any, history: History, kind: Kind) -> Evidence:
     """Logits that are a view, with rows far apart in memory, give the same."""
-    if kind == "stop_criterion":  # it is given none
-        return
+    if kind == "stop_criterion":
+        return "it is given no logits"
     rehearsal = Rehearsal(kind, part, history)
     steps = [history.logits(step) for step in range(history.num_steps)]
     answers = [rehearsal.go(torch.stack((given, given), 1).select(1, 0)) for given in steps]
@@ -265,7 +278,7 @@ def uses_no_global_generator(part: Any, history: History, kind: Kind) -> Evidenc
 def leaves_its_spec(part: Any, history: History, kind: Kind) -> Evidence:
     """A component is the same after a run, and its copies and its pickle are worth as much."""
     if not isinstance(part, Component):
-        return
+        return "it is no component, and has no spec"
     before = part.model_copy(deep=True)
     expected = play(kind, part, history)
     if part != before or part.model_dump() != before.model_dump():

@@ -14,6 +14,7 @@ from genkit.testing.laws.part import (
     Evidence,
     PartLaw,
     difference,
+    not_promised,
     played,
     runs_without_an_error,
     shared_laws,
@@ -69,7 +70,7 @@ def _floored(before: torch.Tensor, after: torch.Tensor, after_moved: torch.Tenso
 def revives_nothing(part: Any, history: History) -> Evidence:
     """What is forbidden stays so, unless the part has `may_allow`."""
     if getattr(part, "may_allow", False):
-        return
+        return not_promised("it has `may_allow`")
     for step, (given, answer) in enumerate(_stages(part, history)):
         for i, token_id in ((given == -math.inf) & (answer != -math.inf)).nonzero().tolist():
             found = answer[i, token_id].item()
@@ -82,7 +83,7 @@ def revives_nothing(part: Any, history: History) -> Evidence:
 def empties_no_row(part: Any, history: History) -> Evidence:
     """A row that has allowed tokens keeps one, unless the part has `may_empty`."""
     if getattr(part, "may_empty", False):
-        return
+        return not_promised("it has `may_empty`")
     for step, (given, answer) in enumerate(_stages(part, history)):
         emptied = given.isfinite().any(-1) & (answer == -math.inf).all(-1)
         for i in emptied.nonzero()[:, 0].tolist():
@@ -117,7 +118,7 @@ def leaves_empty_rows(part: Any, history: History) -> Evidence:
 def keeps_the_argmax_it_promises(part: Any, history: History) -> Evidence:
     """With `keeps_argmax`, the first of the largest logits is among the largest afterwards."""
     if not getattr(part, "keeps_argmax", False):
-        return
+        return not_promised("it has no `keeps_argmax`")
     for step, (given, answer) in enumerate(_stages(part, history)):
         for i in given.isfinite().any(-1).nonzero()[:, 0].tolist():
             token_id = int(given[i].argmax())
@@ -138,7 +139,7 @@ def gives_the_same_to_allowed_tokens_alone(part: Any, history: History) -> Evide
         for name in ("narrow", "shorten"):
             if hasattr(part, name):
                 yield f"it has `{name}`, and not `acts_on_allowed = True`, which that needs"
-        return
+        return not_promised("it has no `acts_on_allowed`")
     for num_pads in (0, 2):
         whole, alone = (Rehearsal("logits_processor", part, history) for _ in range(2))
         for step in range(history.num_steps):

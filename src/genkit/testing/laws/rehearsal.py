@@ -81,7 +81,8 @@ class Rehearsal:
         try:
             self.bound.rewind(num_steps)
         except FAILURES as error:
-            raise PartFailed(f"raised {_text(error)} in `rewind({num_steps})`") from error
+            what = f"raised {_text(error)} in `rewind({num_steps})`"
+            raise PartFailed(what + _hint(error, history)) from error
         self.history, self.state = history, history.state(self.step)
 
     def _append(self) -> None:
@@ -93,7 +94,8 @@ class Rehearsal:
         try:
             answer = self.bound(*arguments)
         except FAILURES as error:
-            raise PartFailed(f"step {step}: raised {_text(error)}") from error
+            what = f"step {step}: raised {_text(error)}"
+            raise PartFailed(what + _hint(error, self.history)) from error
         if not isinstance(answer, torch.Tensor):
             found = None if answer is None else type(answer).__name__
             raise PartFailed(f"step {step}: returned {found}, not a tensor")
@@ -117,7 +119,7 @@ def bind(kind: Kind, part: Any, history: History) -> Any:
     try:
         bound = part.bind(history.run(name_of(part)))
     except FAILURES as error:
-        raise PartFailed(f"raised {_text(error)} in `bind`") from error
+        raise PartFailed(f"raised {_text(error)} in `bind`{_hint(error, history)}") from error
     if bound is not None:
         return bound
     if kind == "sampler":
@@ -143,3 +145,13 @@ class _Idle:
 
 def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _hint(error: BaseException, history: History) -> str:
+    """What is likely meant where a part takes the tokenizer that there is not for one."""
+    if history.tokenizer is not None or "NoneType" not in str(error):
+        return ""
+    return (
+        "; the law ran it without a tokenizer (`run.tokenizer` is None): a part that needs one "
+        "raises UnsupportedError in `bind`, and is then tried with one"
+    )

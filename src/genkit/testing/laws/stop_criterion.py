@@ -9,13 +9,21 @@ import torch
 
 from genkit.errors import FAILURES
 from genkit.testing.laws.history import History
-from genkit.testing.laws.part import Evidence, PartLaw, runs_without_an_error, shared_laws
-from genkit.testing.laws.rehearsal import PartFailed, Rehearsal
+from genkit.testing.laws.part import (
+    Evidence,
+    PartLaw,
+    not_promised,
+    runs_without_an_error,
+    shared_laws,
+)
+from genkit.testing.laws.rehearsal import PartFailed, Rehearsal, bind
 from genkit.text.stream import Detokenizer
 from genkit.text.transcript import TextStream
 
 __all__ = ["ENDS_BY_A_FAR_BOUND", "STOP_CRITERION_LAWS"]
 
+_NO_REPORT = not_promised("it has no `report`")
+_NO_TEXT = "there is no tokenizer"
 _REPORTED = {"matched", "position", "text_end"}
 # A bound is tried by going there, step by step; what lies further off than that many is believed.
 _NEAR, _FARTHEST = 300, 20_000
@@ -36,9 +44,8 @@ def ends_by_its_bound(part: Any, history: History, farthest: int) -> Evidence:
     A row generates one token at least, however long its prompt is. A bound that leaves room for
     more than `farthest` tokens is believed.
     """
-    bound = getattr(part, "bound", None)
-    if bound is None:
-        return
+    bound = getattr(part, "bound", lambda num_prompt_tokens: None)
+    is_stated = False
     for row in history.rows:
         try:
             most = bound(len(row.prompt))
@@ -47,6 +54,7 @@ def ends_by_its_bound(part: Any, history: History, farthest: int) -> Evidence:
             raise PartFailed(what) from error
         if most is None:
             continue
+        is_stated = True
         if not isinstance(most, int):
             yield f"`bound({len(row.prompt)})` is {most!r}, neither a whole number nor None"
         num_steps = max(1, int(most) - len(row.prompt))
@@ -58,10 +66,13 @@ def ends_by_its_bound(part: Any, history: History, farthest: int) -> Evidence:
                 f"`bound({len(row.prompt)})` is {most}, and a row with a prompt of "
                 f"{len(row.prompt)} goes on beyond {len(row.prompt) + num_steps} tokens"
             )
+    return None if is_stated else not_promised("it states no `bound`")
 
 
 def reports_what_is_there(part: Any, history: History) -> Evidence:
     """The report of a row that ends names what can be found where it says."""
+    if not _has(part, history, "report"):
+        return _NO_REPORT
     for i, step, rehearsal in _endings(part, history):
         report = rehearsal.bound.report(rehearsal.state, i)
         where = f"row {i}, step {step}"
@@ -84,8 +95,10 @@ def reports_what_is_there(part: Any, history: History) -> Evidence:
 
 def shows_nothing_that_it_cuts(part: Any, history: History) -> Evidence:
     """`held_back` keeps from a stream what the report may cut away later."""
+    if not _has(part, history, "report"):
+        return _NO_REPORT
     if history.tokenizer is None:
-        return
+        return _NO_TEXT
     for i, step, rehearsal in _endings(part, history):
         count = getattr(rehearsal.bound, "held_back", None)
         held_back = [] if count is None else [count]
@@ -101,9 +114,11 @@ def shows_nothing_that_it_cuts(part: Any, history: History) -> Evidence:
 
 def holds_back_what_there_is(part: Any, history: History) -> Evidence:
     """`held_back` is a number of letters that the text has."""
-    count = getattr(Rehearsal("stop_criterion", part, history).bound, "held_back", None)
-    if count is None or history.tokenizer is None:
-        return
+    if not _has(part, history, "held_back"):
+        return not_promised("it has no `held_back`")
+    if history.tokenizer is None:
+        return _NO_TEXT
+    count = bind("stop_criterion", part, history).held_back
     for i in range(len(history)):
         text = "".join(_pieces(history, i, history.num_steps))
         for size in range(len(text) + 1):
@@ -112,14 +127,14 @@ def holds_back_what_there_is(part: Any, history: History) -> Evidence:
                 yield f"`held_back({text[:size]!r})` is {held!r}"
 
 
-def _endings(part: Any, history: History) -> Iterator[tuple[int, int, Rehearsal]]:
-    """Row and step of each row when it ends, where there is a report on it.
+def _has(part: Any, history: History, attribute: str) -> bool:
+    """Whether the callable of a part for these rows has an attribute."""
+    return hasattr(bind("stop_criterion", part, history), attribute)
 
-    The report is to be asked for at once.
-    """
+
+def _endings(part: Any, history: History) -> Iterator[tuple[int, int, Rehearsal]]:
+    """Row and step of each row when it ends; the report on it is to be asked for at once."""
     rehearsal = Rehearsal("stop_criterion", part, history)
-    if not hasattr(rehearsal.bound, "report"):
-        return
     ended: set[int] = set()
     for step in range(history.num_steps):
         for i in rehearsal.go().nonzero()[:, 0].tolist():

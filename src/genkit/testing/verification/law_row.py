@@ -20,7 +20,8 @@ class LawRow:
     Attributes:
         name: of the law.
         statement: what it says, in one sentence.
-        holds: None where the law says nothing, or is measured only; `detail` has the reason.
+        holds: None where the law says nothing, as the part has not promised what it is about or
+            something is lacking, or is measured only; `detail` has the reason.
         cases: how many cases it was tried on.
         detail: why it does not hold, or does not apply; empty if it holds.
         part: the part whose law it is, as recipes place it; None for a law of the whole pipeline.

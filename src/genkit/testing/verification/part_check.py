@@ -19,6 +19,12 @@ from genkit.testing.laws.admission import refuse_tolerance_without_bound
 from genkit.testing.laws.context import CONTEXT_LAWS, broken_by_context
 from genkit.testing.laws.decoder import DECODER_LAWS, SAME_AS_THE_PLAIN_LOOP
 from genkit.testing.laws.decoding import LAWS
+from genkit.testing.laws.exporter import (
+    EXPORTER_LAWS,
+    LAWS_OF_WRITE,
+    broken_by_exporter,
+    why_not_ready,
+)
 from genkit.testing.laws.law import Law, Verdict
 from genkit.testing.laws.law_broken import LawBroken
 from genkit.testing.laws.model import MODEL_LAWS
@@ -40,7 +46,12 @@ _LAWS_OF_PARTS: dict[str, tuple[PartLaw, ...]] = {
     "stop_criterion": STOP_CRITERION_LAWS,
 }
 
-_END_THE_TRIAL = ("has a function", "runs without an error", "encodes to ids")
+_END_THE_TRIAL = (
+    "has a function",
+    "works when it is called",
+    "runs without an error",
+    "encodes to ids",
+)
 
 _PROMPTS: tuple[Any, ...] = ("abc de", [{"role": "user", "content": "abc de"}])
 
@@ -82,6 +93,8 @@ class PartCheck:
             yield from self._decoder(part)
         elif part.kind == "context":
             yield from self._found(CONTEXT_LAWS, broken_by_context(part, _taken_by(part)))
+        elif part.kind == "exporter":
+            yield from self._exporter(part)
         else:
             words = f"there are no laws of the kind {part.kind!r}"
             yield LawRow("no laws", words, None, detail=words, part=self._place)
@@ -99,11 +112,14 @@ class PartCheck:
             return
 
         def hold(some: Sequence[PartLaw]) -> list[LawRow]:
-            hold_part_to(kind, some, part, max_examples=self._num_cases)
-            return [self._row(law, True) for law in some]
+            silent = hold_part_to(kind, some, part, max_examples=self._num_cases)
+            return [
+                self._row(law, None if law.name in silent else True, silent.get(law.name, ""))
+                for law in some
+            ]
 
         rows = self._one_by_one(laws, hold)
-        if kind == "sampler" and all(row.holds for row in rows):
+        if kind == "sampler" and not any(row.holds is False for row in rows):
             rows += self._not_of_every([DRAWS_BY_PROBABILITY], partial(self._draws, part))
         yield from rows
 
@@ -122,6 +138,13 @@ class PartCheck:
         yield from self._decoding((*DECODER_LAWS, *LAWS), decoder, **both)
         hold = partial(self._hold_to, name_of(decoder), **both)
         yield from self._not_of_every([SAME_AS_THE_PLAIN_LOOP], hold)
+
+    def _exporter(self, exporter: Any) -> Iterator[LawRow]:
+        lacking = why_not_ready(exporter)
+        for row in self._found(EXPORTER_LAWS, broken_by_exporter(exporter)):
+            is_untried = lacking and row.holds and row.name in LAWS_OF_WRITE
+            words = f"not tried: it is not ready here: {lacking}"
+            yield replace(row, holds=None, cases=0, detail=words) if is_untried else row
 
     def _decoding(self, laws: Sequence[Law], part: Any, **pipeline: Any) -> list[LawRow]:
         return self._one_by_one(laws, partial(self._hold_to, name_of(part), **pipeline))

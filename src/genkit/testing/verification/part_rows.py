@@ -50,7 +50,7 @@ def rows_of_parts(
         report(f"laws of {place}")
         rows = list(_judge(place, processor, history, PROCESSOR_LAWS))
         yield from rows
-        if all(row.holds for row in rows):
+        if not any(row.holds is False for row in rows):
             history = _behind(processor, history)
     place = _place("sampler", parts.sampler)
     report(f"laws of {place}")
@@ -69,13 +69,13 @@ def rows_of_parts(
 def _judge(place: str, part: Any, history: History, laws: Sequence[PartLaw]) -> Iterator[LawRow]:
     for law in laws:
         try:
-            law(part, history)
+            reason = law(part, history)
         except LawBroken as broken:
             yield _row(place, law, False, 1, broken.evidence)
         except FAILURES as error:  # a part that laws cannot even be tried on
             yield _row(place, law, False, 1, f"raised {type(error).__name__}: {error}")
         else:
-            yield _row(place, law, True, 1)
+            yield _row(place, law, None, 0, reason) if reason else _row(place, law, True, 1)
 
 
 def _row(place: str, law: PartLaw, holds: bool | None, cases: int, detail: str = "") -> LawRow:

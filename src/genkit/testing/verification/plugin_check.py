@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ from genkit.plugins.plugin import Plugin, one_line
 from genkit.plugins.registry import PartEntry, label
 from genkit.testing.checks.drawn import need_hypothesis
 from genkit.testing.verification.law_row import LawRow
+from genkit.testing.verification.model_rows import rows_of_model
 from genkit.testing.verification.part_check import PartCheck
 
 __all__ = ["NUM_CASES", "PluginCheck", "check_plugin"]
@@ -55,7 +56,7 @@ def check_plugin(
     num_cases: int = NUM_CASES,
     progress: Report | None = None,
 ) -> PluginCheck:
-    """Try every law on each part of a plugin, on its observer, and read its recipes.
+    """Try every law on each part of a plugin, on its observer, its models and its recipes.
 
     A part is made with the options given, and otherwise with its defaults; an option without a
     default gets the first of its `examples`, as in ``Field(examples=[0.5])``.
@@ -84,7 +85,11 @@ def check_plugin(
         report(f"laws of {label(entry.kind)} {entry.name}")
         rows += _rows_of_part(kit, entry, options.get(entry.name, {}), num_cases)
     rows += _rows_of_observer(kit, plugin)
-    rows += _rows_of_recipes(kit, (name for kind, name in plugin.parts if kind == "recipe"))
+    for kind, name in plugin.parts:
+        if kind == "model":
+            rows += rows_of_model(kit, name)
+        elif kind == "recipe":
+            rows.append(_row_of_recipe(kit, name))
     return PluginCheck(plugin, tuple(rows))
 
 
@@ -136,14 +141,13 @@ def _rows_of_observer(kit: Kit, plugin: Plugin) -> Iterator[LawRow]:
             yield from PartCheck("observer", 1).rows_of_observer(asked_for)
 
 
-def _rows_of_recipes(kit: Kit, names: Iterable[str]) -> Iterator[LawRow]:
-    for name in names:
-        statement = "the recipe can be read, and every part in it is known"
-        try:
-            kit.recipe(name)
-            yield LawRow("can be read", statement, True, 1, part=f"recipe {name}")
-        except GenkitError as error:
-            yield LawRow("can be read", statement, False, 1, str(error), part=f"recipe {name}")
+def _row_of_recipe(kit: Kit, name: str) -> LawRow:
+    statement = "the recipe can be read, and every part in it is known"
+    try:
+        kit.recipe(name)
+        return LawRow("can be read", statement, True, 1, part=f"recipe {name}")
+    except GenkitError as error:
+        return LawRow("can be read", statement, False, 1, str(error), part=f"recipe {name}")
 
 
 def _unusable(place: str, detail: str) -> LawRow:
