@@ -388,6 +388,31 @@ def test_an_observer_that_raises_is_named() -> None:
         Pipeline(flat(), observers=[Broken()], stop_criteria=[MaxNewTokens(limit=1)]).generate([1])
 
 
+class Later:
+    async def genkit_step(self, run, step):
+        """Is never awaited."""
+
+
+class Pieces:
+    def genkit_step(self, run, step):
+        yield step
+
+
+@pytest.mark.parametrize(
+    ("observers", "message"),
+    [
+        ([Watcher], r"observers.0 is a class; make an object of it: Watcher\(...\)"),
+        ([Watcher(), "stats"], "observers.1 is 'stats', which watches nothing: .*genkit_step"),
+        ([Later()], r"observers.0 \(Later\): genkit_step is an `async def`"),
+        ([Pieces()], r"observers.0 \(Pieces\): genkit_step is a generator function"),
+        (3, "observers is a list of parts, found 3"),
+    ],
+)
+def test_an_observer_that_would_watch_nothing_is_refused(observers, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        Pipeline(TinyModel(), observers=observers)
+
+
 class Stubborn(Watcher):
     """Raises in one of the hooks."""
 

@@ -25,7 +25,7 @@ from genkit.core import contracts
 from genkit.core.binding import BoundParts, Parts
 from genkit.core.guard import GuardedModel
 from genkit.core.limits import Limits
-from genkit.core.observers import watched
+from genkit.core.observers import check_observers, watched
 from genkit.core.result import Steps
 from genkit.core.run import Run
 from genkit.core.settings import KeyPath, Setting, settings_of
@@ -87,7 +87,7 @@ class Pipeline:
         self.model = model
         self.tokenizer = getattr(model, "tokenizer", None) if tokenizer is None else tokenizer
         self.context = Text() if context is None else context
-        self.observers = tuple(observers)
+        self.observers = _as_list("observers", observers)
         self.seed = None if seed is None else _check_seed(seed)
         self.parts = Parts(
             decoder=Autoregressive() if decoder is None else decoder,
@@ -100,6 +100,7 @@ class Pipeline:
         )
         check_kinds(self.context, self.parts)
         check_lengths(self.parts.stop_criteria)
+        check_observers(self.observers)
         self._check_capabilities()
         given = {
             "context": context, "cache": cache, "decoder": decoder,

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from genkit.core.contracts import name_of
 from genkit.core.failure import where_it_was_raised
+from genkit.core.hooks import OBSERVATION_HOOKS, works_later
 from genkit.core.result import Result, Step, Steps
 from genkit.core.run import Run
-from genkit.errors import FAILURES, PartError
+from genkit.errors import FAILURES, PartError, UnsupportedError
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,31 @@ class Observer(Protocol):
 
     def genkit_run_failed(self, run: Run, error: BaseException) -> None:
         """The run failed or was interrupted; `error.partial_results` has what there was."""
+
+
+def check_observers(observers: Sequence[Any]) -> None:
+    """Refuse what would watch nothing.
+
+    Raises:
+        UnsupportedError: a class, an object without any of the functions, or with one whose call
+            does nothing yet.
+    """
+    for i, observer in enumerate(observers):
+        if isinstance(observer, type):
+            name = observer.__name__
+            raise UnsupportedError(f"observers.{i} is a class; make an object of it: {name}(...)")
+        found = {hook: getattr(observer, hook, None) for hook in OBSERVATION_HOOKS}
+        if not any(map(callable, found.values())):
+            raise UnsupportedError(
+                f"observers.{i} is {observer!r}, which watches nothing: an observer has one at "
+                f"least of the functions {', '.join(found)}"
+            )
+        for hook, function in found.items():
+            if how := works_later(function):
+                raise UnsupportedError(
+                    f"observers.{i} ({name_of(observer)}): {hook} is {how}, so that calling it "
+                    "does nothing; write a plain function"
+                )
 
 
 class Record(Protocol):

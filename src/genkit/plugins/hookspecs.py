@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from genkit.core.hooks import OBSERVATION_HOOKS as OBSERVATION_HOOKS
+
 if TYPE_CHECKING:
     from genkit.backends.base import Backend, ModelSource
     from genkit.components.base import (
@@ -50,13 +52,6 @@ PART_HOOKS = {
     "exporter": "genkit_register_exporters",
 }
 """The hook that registers each kind of part."""
-
-OBSERVATION_HOOKS = (
-    "genkit_run_started",
-    "genkit_step",
-    "genkit_run_finished",
-    "genkit_run_failed",
-)
 
 
 @hookspec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pluggy
 
+from genkit.core.hooks import works_later
 from genkit.errors import GenkitError, PluginError, nearest
 from genkit.plugins import hookspecs
 from genkit.plugins.hookspecs import PART_HOOKS, PROJECT
@@ -70,15 +70,6 @@ def _check_functions(hooks: pluggy.PluginManager, module: object) -> None:
                     f"{caller.name} is {how}, so that calling it does nothing; write a plain "
                     "function, which does its work when it is called"
                 )
-
-
-def works_later(function: object) -> str:
-    """What a function is whose call does nothing yet, in words; empty for all else."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return "an `async def`"
-    if inspect.isgeneratorfunction(function):
-        return "a generator function (it has a `yield`)"
-    return ""
 
 
 def _parts(hooks: pluggy.PluginManager, plugin: Plugin) -> Iterator[Entry]:

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from genkit.components.samplers import Categorical
+from genkit.core.hooks import OBSERVATION_HOOKS, works_later
 from genkit.core.result import Step
 from genkit.core.state import GenerationState
 from genkit.errors import FAILURES
 from genkit.pipeline import Pipeline
-from genkit.plugins.offer import works_later
 from genkit.testing.laws.admission import refuse_class
 from genkit.testing.laws.faults import Fault
 from genkit.testing.laws.law_broken import LawBroken
@@ -30,7 +30,6 @@ OBSERVER_LAWS = {
 }
 """Every law of an observer, by its name, and what it says."""
 
-_FUNCTIONS = ("genkit_run_started", "genkit_step", "genkit_run_finished", "genkit_run_failed")
 _NUM_STEPS = 12
 _FAILS_AT = 5
 _TENSORS = ("raw_logits", "logits", "next_ids", "rows")
@@ -60,11 +59,11 @@ def broken_by_observer(part: Any) -> Iterator[LawBroken]:
     Args:
         part: as for `check_observer`.
     """
-    if not any(callable(getattr(part, name, None)) for name in _FUNCTIONS):
-        yield LawBroken("has a function", part, f"it has none of {', '.join(_FUNCTIONS)}")
-    later = [
-        f"{name} is {how}" for name in _FUNCTIONS if (how := works_later(getattr(part, name, None)))
-    ]
+    if not any(callable(getattr(part, name, None)) for name in OBSERVATION_HOOKS):
+        yield LawBroken("has a function", part, f"it has none of {', '.join(OBSERVATION_HOOKS)}")
+        return
+    how = {hook: works_later(getattr(part, hook, None)) for hook in OBSERVATION_HOOKS}
+    later = [f"{hook} is {words}" for hook, words in how.items() if words]
     if later:
         yield LawBroken("works when it is called", part, "; ".join(later))
         return
