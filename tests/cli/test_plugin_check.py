@@ -622,3 +622,12 @@ def test_folders_that_are_no_plugin(
     done = check(genkit, folder)
     assert (done.status, done.out) == (1, "")
     assert words in done.err
+
+
+def test_a_folder_for_another_version_says_so(genkit: Any, tmp_path: Path) -> None:
+    folder = Package("calm", "stop_criterion").write(tmp_path)
+    module = folder / "src/genkit_calm/__init__.py"
+    module.write_text("genkit_api = '>=2'\nfrom genkit.plugins import what_2_has\n")
+    done = check(genkit, folder)
+    assert (done.status, done.out) == (1, "")
+    assert f"({folder}) cannot be loaded: it works with version >=2 of genkit's" in done.err

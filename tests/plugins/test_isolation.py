@@ -389,6 +389,14 @@ def test_one_for_another_version_is_left_out_alone(install, find, caplog, stated
     assert message in record.getMessage()
 
 
+def test_a_file_that_fails_as_it_is_for_another_version_says_so(tmp_path):
+    file = tmp_path / "other.py"
+    file.write_text("genkit_api = '>=2'\nfrom genkit.plugins import what_2_has\n")
+    with pytest.raises(PluginError, match="works with version >=2 of genkit's plugin API"):
+        PluginManager([file], entry_points=False)
+    assert not any("other" in name for name in sys.modules if name.startswith("genkit_plugin_"))
+
+
 def test_one_that_is_slow_to_import_is_loaded_and_named(install, find, caplog, monkeypatch):
     monkeypatch.setattr(manager, "SLOW", 0.05)
     install("good", GOOD.format(name="x"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from genkit.cli.settings import prints_aside
 from genkit.errors import FAILURES, PluginError, UnknownNameError
-from genkit.plugins.discovery import normal_name
+from genkit.plugins.discovery import load_entry_point, normal_name
 from genkit.plugins.hookspecs import PROJECT
 
 if TYPE_CHECKING:
@@ -78,13 +78,12 @@ def _in_folder(settings: Settings, folder: Path) -> tuple[Kit, Plugin]:
     sys.path.insert(0, str(source if source.is_dir() else folder))
     try:
         with prints_aside():
-            loaded = EntryPoint(name, module, PROJECT).load()
+            loaded = load_entry_point(EntryPoint(name, module, PROJECT))
     except FAILURES as error:
         from genkit.plugins.plugin import one_line
 
-        raise PluginError(
-            f"plugin {name!r} ({folder}) cannot be loaded: {one_line(error)}"
-        ) from error
+        cause = str(error) if isinstance(error, PluginError) else one_line(error)
+        raise PluginError(f"plugin {name!r} ({folder}) cannot be loaded: {cause}") from error
     from genkit.kit import Kit
 
     kit = Kit([*settings.plugins, loaded])

@@ -15,22 +15,18 @@ The second number grows when something is added, and the first when a plugin may
 """
 
 
-def stated_api(module: str) -> object:
-    """What a module says as `genkit_api`, found in its source without running it; None: nothing."""
+def stated_api(source: bytes) -> object:
+    """What the source of a module says as `genkit_api`, without running it; None: nothing."""
     import ast  # for one that fails only
-    from importlib.util import find_spec
-    from pathlib import Path
 
     try:
-        found = find_spec(module)
-        source = Path(found.origin).read_bytes() if found and found.origin else b""
         for node in ast.parse(source).body:
             match node:
                 case ast.Assign([ast.Name("genkit_api")], value):
                     return ast.literal_eval(value)
                 case ast.AnnAssign(ast.Name("genkit_api"), _, ast.expr() as value):
                     return ast.literal_eval(value)
-    except (ImportError, OSError, SyntaxError, ValueError):
+    except (SyntaxError, ValueError):
         pass
     return None
 

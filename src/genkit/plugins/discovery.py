@@ -7,6 +7,7 @@ import re
 import sys
 import zlib
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -71,13 +72,19 @@ def _from_entry_point(entry_point: EntryPoint) -> Plugin:
         entry_point.name,
         "distribution",
         entry_point.value,
-        partial(_load, entry_point),
+        partial(load_entry_point, entry_point),
         distribution.name if distribution else None,
         distribution.version if distribution else None,
     )
 
 
-def _load(entry_point: EntryPoint) -> object:
+def load_entry_point(entry_point: EntryPoint) -> object:
+    """Import the module, or the object in it, that an entry point names.
+
+    Raises:
+        PluginError: it names none, or fails and is made for another version of genkit.
+        BaseException: whatever its import raises.
+    """
     if not entry_point.pattern.match(entry_point.value):
         raise PluginError(
             f"its entry point is {entry_point.value!r}, and should be a module, or module:object"
@@ -86,8 +93,17 @@ def _load(entry_point: EntryPoint) -> object:
         return entry_point.load()
     except BaseException:
         # One that is made for another version may well fail at what is new there.
-        check_api(stated_api(entry_point.module))
+        check_api(stated_api(_source_of(entry_point.module)))
         raise
+
+
+def _source_of(module: str) -> bytes:
+    """The source of a module that is not imported; empty if it cannot be found."""
+    try:
+        found = find_spec(module)
+        return Path(found.origin).read_bytes() if found and found.origin else b""
+    except (ImportError, OSError, ValueError):
+        return b""
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -111,6 +127,7 @@ def _run_file(path: Path) -> ModuleType:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except BaseException:
         del sys.modules[name]
+        check_api(stated_api(source))
         raise
     return module
 
