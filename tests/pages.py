@@ -3,9 +3,9 @@
 - ``python``: executed, all of a page in one namespace.
 - ``shell``: lines that begin with `genkit` go through the command's entry function and must
   succeed, or end as a comment says, ``# ends with 1``; a package of the page's own is installed and
-  its tests are run; of scripts it is checked that they exist.
+  its tests are run; of scripts it is checked that they exist and know their arguments.
 - ``text`` after one of these: what it prints, where ``...`` stands for anything. With
-  ``title="measured"``, numbers with a point and names of runs may be others.
+  ``title="measured"``, numbers with a point, a bare 0 and names of runs may be others.
 - ``yaml``: a recipe, or sections of one; with ``title="FILE"`` it is written, for later blocks.
 - any other block with ``title="FILE"``: written to that file; it has to be what its name says.
 - ``console``: for what must not run here, as what needs the network. Of lines that begin with
@@ -18,6 +18,7 @@ import ast
 import contextlib
 import doctest
 import importlib
+import io
 import json
 import os
 import re
@@ -41,7 +42,7 @@ BLOCK = re.compile(
     r"^(?P<indent>[ ]*)```(?P<language>\w*)(?P<attributes>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
-MEASURED = re.compile(r"\b[0-9a-f]{8}\b|\d+\.\d+(e-\d+)?|\d+e-\d+")
+MEASURED = re.compile(r"\b[0-9a-f]{8}\b|\d+\.\d+(e-\d+)?|\d+e-\d+|(?<!\S)0(?!\S)")
 ENDS_WITH = re.compile(r"# ends with (\d+)$")
 
 
@@ -121,15 +122,27 @@ def run_python(block: Block, page: Path, namespace: dict[str, object]) -> None:
 
 
 def run_shell(block: Block) -> None:
-    """Runs each line: variables before the command are set, `> FILE` after it is understood."""
+    """Runs each line: `NAME=value`, `OTHER COMMAND |`, `< FILE` and `> FILE` are understood.
+
+    Standard input is empty where neither of these fills it.
+    """
     for line in block.code.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if not words:
             continue
+        read = b""
+        if "|" in words:
+            bar = words.index("|")
+            read = subprocess.run(words[:bar], check=True, capture_output=True).stdout
+            words = words[bar + 1 :]
         with contextlib.ExitStack() as stack:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
             while "=" in words[0]:
-                name, value = words.pop(0).split("=", 1)
-                stack.enter_context(pytest.MonkeyPatch.context()).setenv(name, value)
+                patch.setenv(*words.pop(0).split("=", 1))
+            if words[-2:-1] == ["<"]:
+                read = Path(words[-1]).read_bytes()
+                words = words[:-2]
+            patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(read), encoding="utf-8"))
             if words[-2:-1] == [">"]:
                 file = stack.enter_context(Path(words[-1]).open("w", encoding="utf-8"))
                 stack.enter_context(contextlib.redirect_stdout(file))
@@ -146,7 +159,7 @@ def run_words(words: list[str], line: str) -> None:
         said = ENDS_WITH.search(line)
         assert main(words[1:]) == (int(said[1]) if said else 0), line
     elif words[0].startswith("scripts/"):
-        assert os.access(ROOT / words[0], os.X_OK), line
+        read_script(words)
     elif words[:3] == ["pip", "install", "--editable"]:
         install(Path(words[3].partition("[")[0]))
     elif words[0] == "pytest":
@@ -188,6 +201,25 @@ def read_console(block: Block) -> None:
 
 def parse(words: Iterable[str]) -> None:
     """Reads a command line as `genkit` does, and runs nothing; it raises if a word is not known."""
+    command, context, rest = find(words)
+    command.make_context(rest[0], rest[1:], parent=context)
+
+
+def read_mention(words: Iterable[str]) -> None:
+    """Checks a command that a sentence mentions: it and its options exist, all else may be open."""
+    import typer
+
+    command, _, rest = find(words)
+    known = {name for each in command.get_params(typer.Context(command)) for name in each.opts}
+    unknown = {word for word in rest[1:] if word.startswith("-")} - known
+    assert not unknown, f"{command.name} has no {', '.join(sorted(unknown))}"
+
+
+def find(words: Iterable[str]) -> tuple[Any, Any, list[str]]:
+    """The command that a line calls, the context of the group it is in, and the words from it on.
+
+    A group is the command where none of its own follows.
+    """
     import typer
 
     from genkit.cli.app import app
@@ -196,13 +228,31 @@ def parse(words: Iterable[str]) -> None:
     command: Any = typer.main.get_command(app)
     context: Any = None
     rest = list(words)
-    while hasattr(command, "commands"):
-        name = rest.pop(0)
+    while hasattr(command, "commands") and rest[1:] and not rest[1].startswith("-"):
         context = command.make_context(
-            name, [], parent=context, obj=Settings(), resilient_parsing=True
+            rest.pop(0), [], parent=context, obj=Settings(), resilient_parsing=True
         )
+        assert rest[0] in command.commands, f"{command.name} has no command {rest[0]!r}"
         command = command.commands[rest[0]]
-    command.make_context(rest[0], rest[1:], parent=context)
+    return command, context, rest
+
+
+def read_script(words: Iterable[str]) -> None:
+    """Checks that a script exists and knows its arguments; pytest reads those of `scripts/test`."""
+    script, *rest = words
+    assert os.access(ROOT / script, os.X_OK), script
+    if script == "scripts/test":
+        options = [word for word in rest if word != "--all"]
+        paths = [word for word in rest if re.match(r"[\w.]+[/.]\w", word)]
+        assert all((ROOT / path).exists() for path in paths), paths
+        read = [sys.executable, "-m", "pytest", "--markers", *options]  # the quickest that reads
+        done = subprocess.run(read, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    else:
+        sources = [ROOT / script, *ROOT.glob(f"{script}.py")]
+        known = " ".join(source.read_text(encoding="utf-8") for source in sources)
+        unknown = [word for word in rest if not re.search(rf"(?<![-\w]){word}(?![-\w])", known)]
+        assert not unknown, f"{script} knows nothing of {', '.join(unknown)}"
 
 
 def compare(block: Block, printed: Iterable[str], measured: bool = False) -> None:
@@ -211,7 +261,7 @@ def compare(block: Block, printed: Iterable[str], measured: bool = False) -> Non
     Args:
         block: what is shown.
         printed: what the standard streams got; one of them has to be it.
-        measured: whether numbers with a point and names of runs may be others.
+        measured: whether numbers with a point, a bare 0 and names of runs may be others.
     """
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     texts = [block.code, *printed]

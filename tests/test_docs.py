@@ -2,13 +2,16 @@
 
 import importlib.metadata
 import re
+import shlex
 import sys
 from pathlib import Path
 
+import markdown
 import pytest
 import yaml
 
 from pages import (
+    BLOCK,
     READ,
     ROOT,
     RUN,
@@ -18,6 +21,8 @@ from pages import (
     compare,
     forget_modules_of,
     problems_of,
+    read_mention,
+    read_script,
     read_yaml,
     run_python,
     run_shell,
@@ -37,6 +42,13 @@ SHORT = [
     (page, match[1])
     for page in PAGES
     for match in INLINE.finditer(page.read_text(encoding="utf-8"))
+]
+MENTIONED = [
+    (page, " ".join(match[1].split()))
+    for page in PAGES
+    for match in re.finditer(
+        r"`((?:genkit|scripts/\w+)\s[^`]+)`", BLOCK.sub("", page.read_text(encoding="utf-8"))
+    )
 ]
 
 
@@ -79,6 +91,25 @@ def test_every_block_is_fenced_with_grave_accents(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"^ *~~~", text, re.MULTILINE)
     assert len(re.findall(r"^ *```", text, re.MULTILINE)) == 2 * len(blocks_of(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_is_made_by_indenting(page: Path) -> None:
+    assert not indented(page.read_text(encoding="utf-8"))
+
+
+def indented(text: str) -> list[str]:
+    """The blocks of code of a page that stand in no fence."""
+    html = markdown.markdown(BLOCK.sub("", text), extensions=["admonition"])
+    return re.findall(r"<pre>.*?</pre>", html, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("page", "line"), MENTIONED, ids=[f"{name_of(page)}-{line}" for page, line in MENTIONED]
+)
+def test_a_command_within_a_line_is_one(page: Path, line: str) -> None:
+    words = shlex.split(line)
+    (read_mention if words[0] == "genkit" else read_script)(words)
 
 
 @pytest.mark.parametrize(("page", "short"), SHORT, ids=[f"{name_of(p)}-{s}" for p, s in SHORT])
@@ -133,6 +164,10 @@ def test_an_error_names_the_line_of_the_page() -> None:
     [
         "curl example",
         "scripts/no-such-script",
+        "scripts/check no_such_stage",
+        "scripts/bench --no-such-option",
+        "scripts/test tests/no_such_test.py",
+        "scripts/test --no-such-option",
         "genkit parts no_such_kind",
         "genkit --help  # ends with 1",
     ],
@@ -148,6 +183,25 @@ def test_a_command_in_the_clone_leaves_its_modules_alone() -> None:
     assert sys.modules == before
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("genkit no_such_command", "has no command 'no_such_command'"),
+        ("genkit recipes no_such_command", "has no command 'no_such_command'"),
+        ("genkit export MODEL --no-such-option", "export has no --no-such-option"),
+    ],
+)
+def test_a_mention_of_what_is_not_there_fails(line: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        read_mention(line.split())
+
+
+def test_a_block_that_is_made_by_indenting_is_seen() -> None:
+    fenced = "- one:\n\n    ```shell\n    genkit parts\n    ```\n\n!!! note\n\n    Two.\n"
+    assert not indented(fenced)
+    assert indented(fenced + "\nThree:\n\n    genkit parts\n")
+
+
 def test_a_line_may_say_how_it_ends() -> None:
     run_shell(Block("shell", None, "genkit parts no_such_kind  # ends with 1", 1))
 
@@ -158,6 +212,16 @@ def test_a_line_may_set_a_variable_and_write_a_file(
     monkeypatch.chdir(tmp_path)
     run_shell(Block("shell", None, "COLUMNS=40 genkit recipes schema > schema.json", 1))
     assert "properties" in Path("schema.json").read_text(encoding="utf-8")
+
+
+def test_a_line_may_read_what_another_command_prints_or_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("Once upon", encoding="utf-8")
+    for line in ("genkit score --json - < text.txt", "printf 'Once upon' | genkit score --json -"):
+        run_shell(Block("shell", None, line, 1))
+        assert '"Once"' in capsys.readouterr().out
 
 
 TOLD = """```python
@@ -176,6 +240,7 @@ It prints:
         ("", "loss 0.5 in run 0123abcd\nof   12"),
         ("", "loss ... 12"),
         (' title="measured"', "loss 0.25 in run 9876fedc of 12"),
+        (' title="measured"', "loss 0 in run 0123abcd of 12"),
     ],
 )
 def test_text_after_a_block_is_what_it_prints(

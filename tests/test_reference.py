@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import re
+import runpy
 import shlex
+import subprocess
+import sys
 import types
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import mkdocs.exceptions
 import mkdocs_hook
@@ -26,14 +32,14 @@ from reference.options import undescribed
 from reference.parts import file_name
 from reference.python import read
 
-from genkit import Kit, errors
+from genkit import Kit, cli, errors
 from genkit.components.base import LogitsProcessor
 from genkit.errors import GenkitError
 from genkit.plugins import hookspecs
 from genkit.plugins.lazy_part import Lazy
 from genkit.plugins.registry import PartEntry
 from genkit.recipes.schema import SECTIONS
-from pages import parse
+from pages import Block, blocks_of, install, parse, run_python, run_shell
 
 ROOT = Path(__file__).parent.parent
 SUBJECTS = Subjects()
@@ -122,8 +128,98 @@ def test_a_recipe_with_the_shown_lines_can_be_read(entry: PartEntry, tmp_path: P
     assert [part["type"] for part in parts] == [entry.name]
 
 
+COMMANDS = list(walk(SUBJECTS.app))
+NOT_RUN = {
+    "genkit verify": "it takes minutes; tests/cli/test_verify.py runs it on a small model",
+    "genkit export": "it takes minutes; tests/cli/test_export.py runs it on a small model",
+}
+SLOW = ("genkit chat", "genkit generate", "genkit plugins check")
+
+
+def runnable() -> list[Any]:
+    """The commands, with what keeps their examples from being run."""
+    found = []
+    for context in COMMANDS:
+        path = context.command_path
+        marks = [pytest.mark.skip(reason=NOT_RUN[path])] if path in NOT_RUN else []
+        marks += [pytest.mark.slow] if path in SLOW else []
+        found.append(pytest.param(context, id=path, marks=marks))
+    return found
+
+
+SKETCH = """
+from typing import Literal
+
+from genkit.components.base import LogitsProcessor
+from genkit.plugins import hookimpl
+
+
+class Sketch(LogitsProcessor):
+    '''Halves the logits.'''
+
+    type: Literal["sketch"] = "sketch"
+
+    def bind(self, run):
+        return Halving()
+
+
+class Halving:
+    def __call__(self, state, logits):
+        return logits / 2
+
+    def reorder(self, indices):
+        pass  # it remembers nothing of rows
+
+
+@hookimpl
+def genkit_register_logits_processors():
+    return [Sketch]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, the current one, with the files that examples read, and a change to them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    for file in ("recipe.yaml", "my-recipe.yaml"):
+        run_shell(Block("shell", None, f"genkit recipes show smollm2-chat > {file}", 1))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"temperature": 0.7}))
+    (tmp_path / "text.txt").write_text("Once upon a time.")
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    subprocess.run(["git", "add", "--intent-to-add", "text.txt"], check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("context", runnable())
+def test_what_a_command_shows_runs(context: Any, folder: Path) -> None:
+    if context.command_path == "genkit plugins check":
+        for name, kind in (("calm", "processor"), ("lucky", "sampler")):
+            assert cli.main(["plugins", "new", name, "--kind", kind]) == 0
+        install(folder / "lm-genkit-calm")
+        (folder / "sketch.py").write_text(SKETCH)
+    run_shell(Block("shell", None, shown(context), 1))
+
+
+def test_what_is_shown_of_hooks_defines_them(made: dict[str, str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typing.TYPE_CHECKING", True)  # so that what annotations name is there
+        names = runpy.run_path(str(hookspecs.__file__))
+    shown = dict(names)
+    for block in blocks_of(made["hooks.md"]):
+        run_python(block, Path("hooks.md"), shown)
+    hooks = [name for name in names if name.startswith("genkit_")]
+    assert hooks
+    for name in hooks:
+        assert shown[name] is not names[name], name
+        assert [*inspect.signature(shown[name]).parameters] == [
+            *inspect.signature(names[name]).parameters
+        ]
+
+
 def shown_lines() -> list[list[str]]:
-    lines = [line for context in walk(SUBJECTS.app) for line in shown(context).splitlines()]
+    lines = [line for context in COMMANDS for line in shown(context).splitlines()]
+    lines += [example(entry) for entry in SUBJECTS.parts if entry.kind == "exporter"]
     commands = [shlex.split(piece) for line in lines for piece in re.split(r" [|<>] ", line)]
     return [words for words in commands if words[:1] == ["genkit"]]
 
@@ -145,14 +241,28 @@ class Wordless(LogitsProcessor):
 
 
 class Undescribed(LogitsProcessor):
-    """Has an option that nobody describes."""
+    """``l' = l``, with an option that nobody describes."""
 
     type: Literal["undescribed"] = "undescribed"
     strength: float = 1.0
 
 
+class Blank(LogitsProcessor):
+    """``l' = l``, with options that blanks and signs describe."""
+
+    type: Literal["blank"] = "blank"
+    strength: float = Field(1.0, description=" ")
+    weight: float = Field(1.0, description="...")
+
+
+class Formless(LogitsProcessor):
+    """Has an example ``exp(0) = 1`` and a ``key: value``, no formula."""
+
+    type: Literal["formless"] = "formless"
+
+
 class Nested(LogitsProcessor):
-    """Has an option inside an option that nobody describes."""
+    """``l' = l``, with an option inside an option that nobody describes."""
 
     type: Literal["nested"] = "nested"
     scheme: Scheme | None = Field(None, description="how")
@@ -165,7 +275,7 @@ class Dot(LogitsProcessor):
 
 
 class Unshown(LogitsProcessor):
-    """Has an option that must be given, and no example."""
+    """``l' = l``, with an option that must be given, and no example."""
 
     type: Literal["unshown"] = "unshown"
     strength: float = Field(description="how much")
@@ -188,6 +298,10 @@ def with_part(part: type[LogitsProcessor]) -> Subjects:
     [
         (Wordless, "logits processor wordless: its class has no docstring"),
         (Dot, "logits processor dot: its class has no docstring"),
+        (
+            Formless,
+            "logits processor formless: its docstring has no formula, such as ``l' = l / T``",
+        ),
         (Undescribed, "logits processor undescribed: its option 'strength' has no description"),
         (Nested, "logits processor nested: Scheme: its option 'strength' has no description"),
         (
@@ -199,6 +313,13 @@ def with_part(part: type[LogitsProcessor]) -> Subjects:
 )
 def test_a_part_that_is_not_documented_is_seen(part: type[LogitsProcessor], lack: str) -> None:
     assert lacks_of(with_part(part)) == [lack]
+
+
+def test_blanks_and_signs_describe_no_option() -> None:
+    assert lacks_of(with_part(Blank)) == [
+        f"logits processor blank: its option {name!r} has no description"
+        for name in ("strength", "weight")
+    ]
 
 
 def test_a_summary_that_is_not_the_docstrings_is_seen() -> None:
@@ -231,12 +352,32 @@ def test_a_hook_without_a_docstring_is_seen() -> None:
     assert lacks_of(replace(SUBJECTS, hooks=hooks)) == ["hook genkit_made_up: it has no docstring"]
 
 
+def test_a_hook_that_is_not_marked_is_seen() -> None:
+    hooks = types.ModuleType("hooks")
+    vars(hooks).update(vars(hookspecs))
+
+    def genkit_made_up(run: object) -> None:
+        """Called now and then."""
+
+    hooks.genkit_made_up = genkit_made_up  # type: ignore[attr-defined]
+    assert lacks_of(replace(SUBJECTS, hooks=hooks)) == [
+        "hook genkit_made_up: it is not marked with @hookspec"
+    ]
+
+
 class SilentError(GenkitError):
     pass
 
 
 class HelplessError(GenkitError):
     """It is raised now and then."""
+
+
+class EmptyAdviceError(GenkitError):
+    """It is raised now and then.
+
+    What to do: .
+    """
 
 
 class HiddenError(GenkitError):
@@ -251,6 +392,11 @@ class HiddenError(GenkitError):
     [
         (SilentError, True, "error SilentError: it has no docstring"),
         (HelplessError, True, "error HelplessError: its docstring has no paragraph 'What to do:'"),
+        (
+            EmptyAdviceError,
+            True,
+            "error EmptyAdviceError: its docstring has no paragraph 'What to do:'",
+        ),
         (HiddenError, False, "error HiddenError: it is not in genkit.errors.__all__"),
     ],
 )
@@ -264,11 +410,36 @@ def test_an_error_that_is_not_documented_is_seen(
     assert lacks_of(replace(SUBJECTS, errors=module)) == [lack]
 
 
+def test_an_error_that_is_in_another_module_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "made_up_errors"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "errors.py").write_text(
+        '__all__ = ["Known"]\n\n\nclass Known(Exception):\n'
+        '    """It is raised now and then.\n\n    What to do: nothing.\n    """\n'
+    )
+    (package / "elsewhere.py").write_text(
+        "from made_up_errors import errors\n\n\nclass Lost(errors.Known): ...\n\n\n"
+        "class Found(Lost): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("made_up_errors.errors")
+    assert lacks_of(replace(SUBJECTS, errors=module)) == [
+        f"error made_up_errors.elsewhere.{name}: it is not in made_up_errors.errors"
+        for name in ("Lost", "Found")
+    ]
+
+
 def test_commands_and_options_that_are_not_documented_are_seen() -> None:
     app = typer.Typer(name="genkit", help="Made up.", rich_markup_mode=None)
 
     @app.command()
-    def silent(loud: Annotated[bool, typer.Option("--loud")] = False, word: str = "") -> None: ...
+    def silent(
+        loud: Annotated[bool, typer.Option("--loud")] = False,
+        word: Annotated[str, typer.Option(help="-")] = "",
+    ) -> None: ...
 
     @app.command(epilog="\b\nExample:\n  genkit fine", help="Documented.")
     def fine(loud: Annotated[bool, typer.Option("--loud", help="Aloud.")] = False) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from genkit.cli.settings import Settings
+from reference.docstrings import has_words
 from reference.markdown import as_is, fence, prose, table
 from reference.undocumented import Undocumented
 
@@ -80,10 +81,10 @@ def _parameters(context: Any, *kinds: str) -> list[Any]:
 def _lacks(context: Any) -> Iterator[str]:
     command = context.command
     place = f"command {context.command_path}"
-    if not command.help:
+    if not has_words(command.help or ""):
         yield f"{place}: it has no help"
-    if not shown(context):
+    if not has_words(shown(context)):
         yield f"{place}: its epilog has no example"
     for parameter in _parameters(context, "argument", "option"):
-        if not parameter.help:
+        if not has_words(parameter.help or ""):
             yield f"{place}: {parameter.param_type_name} {parameter.name!r} has no help"

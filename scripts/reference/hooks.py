@@ -24,14 +24,10 @@ def hook_page(module: ModuleType) -> str:
     """Every hook of a module of specifications.
 
     Raises:
-        Undocumented: a hook has no docstring.
+        Undocumented: a hook has no docstring, or is not marked as one.
     """
     hooks = dict(_hooks(module))
-    lacks = [
-        f"hook {name}: it has no docstring"
-        for name, hook in hooks.items()
-        if not says_something(hook)
-    ]
+    lacks = [lack for name, hook in hooks.items() for lack in _lacks(module, name, hook)]
     if lacks:
         raise Undocumented(lacks)
     observing = {name: hooks.pop(name) for name in module.OBSERVATION_HOOKS}
@@ -53,8 +49,15 @@ def hook_page(module: ModuleType) -> str:
 
 def _hooks(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, value in vars(module).items():
-        if hasattr(value, f"{module.PROJECT}_spec"):
+        if name.startswith(f"{module.PROJECT}_"):
             yield name, value
+
+
+def _lacks(module: ModuleType, name: str, hook: Callable[..., Any]) -> Iterator[str]:
+    if not hasattr(hook, f"{module.PROJECT}_spec"):
+        yield f"hook {name}: it is not marked with @hookspec"
+    if not says_something(hook):
+        yield f"hook {name}: it has no docstring"
 
 
 def _section(name: str, hook: Callable[..., Any], kind: str | None) -> str:

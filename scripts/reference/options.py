@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from genkit.cli.parts import type_text
 from genkit.cli.recipe_text import scalar_text
 from genkit.core.settings import plain
+from reference.docstrings import has_words
 from reference.examples import flow
 from reference.markdown import as_is, table
 
@@ -29,7 +30,7 @@ _LIMITS = {
 def undescribed(place: str, model: type[BaseModel]) -> Iterator[str]:
     """Every option, also inside another one, that has no description."""
     for name, found in model.model_fields.items():
-        if name != "type" and not found.description:
+        if name != "type" and not has_words(found.description or ""):
             yield f"{place}: its option {name!r} has no description"
     for inner in _nested(model):
         yield from undescribed(f"{place}: {inner.__name__}", inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 
 from genkit.components.base import Component
@@ -17,6 +18,12 @@ from reference.markdown import anchor, fence, prose, table
 from reference.options import option_tables, undescribed
 from reference.promises import properties, raised_by
 from reference.undocumented import Undocumented
+
+CALCULATING = {"logits_processor", "sampler"}
+"""The kinds of parts that work out numbers, so that each has a formula."""
+
+_LITERAL = re.compile(r"``(?P<inline>[^`]+)``|::\n(?P<block>(?:\n+ {4}.+)+)")
+_RELATION = re.compile(r"\b[A-Za-z]\w*\b(?!\().*?(?:(?<!-)[<>]|=)")
 
 
 def title(kind: str) -> str:
@@ -36,7 +43,8 @@ def part_page(kind: str, entries: Sequence[PartEntry]) -> str:
     """The page of one kind: what all have in common, an index, and a section for each part.
 
     Raises:
-        Undocumented: a part or an option says nothing of itself, or there is no example of it.
+        Undocumented: a part or an option says nothing of itself, there is no example of it, or
+            no formula of what it works out.
     """
     lacks = [lack for entry in entries for lack in _lacks(entry)]
     if not entries:
@@ -87,6 +95,8 @@ def _lacks(entry: PartEntry) -> Iterator[str]:
         yield f"{place}: its class has no docstring"
     elif entry.summary != part_class.summary():
         yield f"{place}: {entry.summary!r} is not the first line of its docstring"
+    elif entry.kind in CALCULATING and not has_formula(part_class):
+        yield f"{place}: its docstring has no formula, such as ``l' = l / T``"
     yield from undescribed(place, part_class)
     options = example_options(part_class)
     for name, found in part_class.model_fields.items():
@@ -95,3 +105,10 @@ def _lacks(entry: PartEntry) -> Iterator[str]:
                 f"{place}: no example has the option {name!r}; make one in the docstring, "
                 "or say Field(examples=[...])"
             )
+
+
+def has_formula(part_class: type[Component]) -> bool:
+    """Whether a literal of the docstring relates something named to something else."""
+    text = inspect.getdoc(part_class) or ""
+    literals = (match["inline"] or match["block"] for match in _LITERAL.finditer(text))
+    return any(_RELATION.search(literal) for literal in literals)

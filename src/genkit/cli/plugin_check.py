@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   genkit plugins check calm
-  genkit plugins check calm.py
-  genkit plugins check lm-genkit-calm/ --cases 200
-  genkit plugins check calm --set calm.strength=0.5 --json
+  genkit plugins check sketch.py
+  genkit plugins check lm-genkit-lucky/ --cases 200
+  genkit plugins check calm --set calm.gap=0.5 --json
 """
 
 

@@ -26,7 +26,7 @@ app = typer.Typer(
     epilog="""\b
 Examples:
   genkit plugins new my_idea --kind sampler
-  genkit plugins check my_idea
+  genkit plugins check lm-genkit-my-idea/
 """,
 )
 

@@ -21,7 +21,7 @@ class DynamicTemperature(LogitsProcessor):
     and n the number of tokens that are still allowed: ``H / ln n`` is 0 where one token has all the
     mass, and 1 where all have the same. Each row has its own T. Where a single token is allowed
     nothing changes. A T below 1e-30 counts as 0, as in `temperature`: only the most probable token
-    stays. ``low = high = 1`` changes nothing.
+    stays. Two temperatures of 1 change nothing.
 
     What is n, and therefore T, depends on what has been cut off before. llama.cpp says ``T`` and
     ``range``, and means ``low = max(0, T - range)``, ``high = T + range``, last in the chain; a

@@ -17,10 +17,10 @@ from genkit.core.state import GenerationState
 class ForcedBos(LogitsProcessor):
     """Allows a single token at the beginning of an answer.
 
-    There its logit is 0 and all others are -inf, whatever was forbidden before. Everywhere else
-    nothing changes. By default that is the first token of every answer. transformers, where the
-    part is made for decoders that start from one token, forces the second token of a text: it does
-    nothing after a longer prompt, and so does ``place: second_of_text``.
+    There ``l'[token_id] = 0`` and -inf for all others, whatever was forbidden before. Everywhere
+    else nothing changes. By default that is the first token of every answer. transformers, where
+    the part is made for decoders that start from one token, forces the second token of a text: it
+    does nothing after a longer prompt, and so does ``place: second_of_text``.
 
     >>> from genkit.testing import process
     >>> process(ForcedBos(token_id=2), [1.0, 3.0, 2.0, 2.0])

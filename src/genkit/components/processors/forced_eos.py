@@ -18,7 +18,7 @@ from genkit.errors import UnsupportedError
 class ForcedEos(LogitsProcessor):
     """Allows nothing but end tokens in the last place that a row's limit leaves.
 
-    There their logits are 0, all alike, and all others are -inf, whatever was forbidden before.
+    There ``l'[end] = 0``, all alike, and -inf for all others, whatever was forbidden before.
     Everywhere else nothing changes. A row's limit is the least of the model's context and of what
     `max_new_tokens` and `max_length` leave. (transformers, where it is `max_length`.)
 

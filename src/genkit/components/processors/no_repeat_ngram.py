@@ -19,10 +19,10 @@ from genkit.core.state import GenerationState
 class NoRepeatNGram(LogitsProcessor):
     """Forbids every token that would complete a sequence of n tokens a second time.
 
-    A token is forbidden where the last n - 1 tokens were followed by it before: in prompt and
-    answer, as in transformers and onnxruntime-genai, or with `scope: output` in the answer alone.
-    With n = 1 every token comes at most once. It may forbid all tokens that are left, which ends
-    the run with an error. Padding is never in the history. (Paulus et al. 2017.)
+    ``l'[id] = -inf`` where the last n - 1 tokens were followed by id before: in prompt and answer,
+    as in transformers and onnxruntime-genai, or with `scope: output` in the answer alone. With
+    n = 1 every token comes at most once. It may forbid all tokens that are left, which ends the run
+    with an error. Padding is never in the history. (Paulus et al. 2017.)
 
     >>> from genkit.testing import process
     >>> process(NoRepeatNGram(n=2), [4.0, 3.0, 2.0, 1.0], prompt=[0, 1, 0, 2, 0])

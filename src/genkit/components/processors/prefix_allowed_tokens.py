@@ -27,9 +27,10 @@ class PrefixAllowedTokens(LogitsProcessor):
 
     ``function(row, token_ids) -> allowed ids`` is called once a row and step. `row` is the index in
     the caller's batch; `token_ids` are all ids of the row, its prompt included and without padding,
-    int64 `[tokens]`, not to be written to. It answers with ids in any order, as a list or a tensor;
-    an empty answer ends the run with an error that names row and step. What it allows and another
-    part has forbidden stays forbidden, unless `if_none_left` says otherwise.
+    int64 `[tokens]`, not to be written to. It answers with ids in any order, as a list or a tensor:
+    ``l'[id] = l[id]`` for these, -inf for all others. An empty answer ends the run with an error
+    that names row and step. What it allows and another part has forbidden stays forbidden, unless
+    `if_none_left` says otherwise.
 
     In a recipe the function is named by an import path like ``my_module:my_function``. It is
     imported when a run begins, not when the recipe is read or checked. (`prefix_allowed_tokens_fn`

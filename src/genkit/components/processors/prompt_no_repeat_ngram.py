@@ -19,7 +19,7 @@ from genkit.core.state import GenerationState
 class PromptNoRepeatNGram(LogitsProcessor):
     """Forbids every token that would complete a sequence of n tokens of the prompt.
 
-    A token is forbidden where the last n - 1 tokens of prompt and answer are followed by it in the
+    ``l'[id] = -inf`` where the last n - 1 tokens of prompt and answer are followed by id in the
     prompt; the answer may repeat itself. With n = 1 no token of the prompt comes. It may forbid all
     tokens that are left, which ends the run with an error. It is `encoder_no_repeat_ngram_size` of
     transformers.

@@ -15,6 +15,8 @@ from genkit.core.state import GenerationState
 class RemoveInvalid(LogitsProcessor):
     """Replaces NaN by 0 and +inf by the largest number, so that a faulty model goes on.
 
+    ``l' = 0`` where l is NaN, the largest number of its type where l is +inf, and l elsewhere.
+
     Without it genkit ends a run in which a model gives NaN, with an error that says so; that is
     nearly always better. -inf is no mistake but a token that is forbidden, and stays. With
     ``minus_infinity: lowest`` it becomes the lowest number, as ``remove_invalid_values`` of

@@ -19,9 +19,10 @@ class TopH(LogitsProcessor):
 
     Only the `num_candidates` most probable tokens are looked at, equal ones by the lower id, and
     their probabilities are made to add up to 1. Each contributes ``-p ln p`` to their entropy H.
-    Tokens are kept from the most probable on while the contributions, summed in float64, are at
-    most ``h * H``. The most probable token always stays, and one without probability never does.
-    With ``h = 1`` all candidates stay. (Potraghloo et al. 2025; transformers has 100 candidates.)
+    A token is kept when ``through <= h * H``, where ``through`` are the contributions of all tokens
+    from the most probable one to it, summed in float64. The most probable token always stays, and
+    one without probability never does. With an h of 1 all candidates stay. (Potraghloo et al. 2025;
+    transformers has 100 candidates.)
 
     Probabilities 0.5, 0.25, 0.125 and 0.125 contribute 2, 2, 1.5 and 1.5 of 7 parts:
 

@@ -19,11 +19,13 @@ from genkit.core.state import GenerationState
 class TopK(LogitsProcessor):
     """Keeps the k most probable tokens.
 
-    Among equal logits the lower token id comes first, whatever the batch, device or size of the
-    vocabulary. With ``ties: keep`` every token stays that equals the k-th, so that there can be
-    more than k: so do transformers and vLLM, while llama.cpp, MLX, SGLang and onnxruntime-genai
-    keep exactly k. k at or above the vocabulary keeps everything; it is never more than the tokens
-    that are still allowed. (Fan et al. 2018.)
+    Kept when ``rank <= k``. Tokens rank by logit, the first is the most probable; among equal ones
+    the lower id comes first, whatever the batch, device or size of the vocabulary.
+
+    With ``ties: keep`` every token stays that equals the k-th, so that there can be more than k: so
+    do transformers and vLLM, while llama.cpp, MLX, SGLang and onnxruntime-genai keep exactly k. A k
+    at or above the vocabulary keeps everything; it is never more than the tokens that are still
+    allowed. (Fan et al. 2018.)
 
     >>> from genkit.testing import process
     >>> process(TopK(k=2), [1.0, 3.0, 2.0, 2.0])

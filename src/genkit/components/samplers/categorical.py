@@ -15,8 +15,9 @@ from genkit.core.state import GenerationState
 class Categorical(Sampler):
     """Draws a token with its probability.
 
-    With one uniform number u a row, the first token in the order of ids whose running mass exceeds
-    u times the total. Masses are float64. A token of probability 0 is never drawn.
+    With one uniform number u a row it is the first token in the order of ids for which
+    ``through > u * total``, where ``through`` is the mass of all tokens up to it. Masses are
+    float64. A token of probability 0 is never drawn.
 
     u depends on the row's seed, its sample and the step, and on nothing else (see `state.rng`), so
     that a row draws the same alone and in any company, on every device. llama.cpp draws in the same

@@ -13,8 +13,8 @@ from genkit.core.state import GenerationState
 class Greedy(Sampler):
     """Chooses the most probable token; among equal ones the lowest id.
 
-    All engines do so on the CPU; on a GPU some give any of the equal ones. There is no randomness,
-    so the seed makes no difference.
+    ``id = argmax(l)``. All engines do so on the CPU; on a GPU some give any of the equal ones.
+    There is no randomness, so the seed makes no difference.
 
     >>> from genkit.testing import choose
     >>> choose(Greedy(), [1.0, 3.0, 3.0, 2.0])
