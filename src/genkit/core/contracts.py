@@ -230,7 +230,12 @@ class Decoder(Protocol):
         stop_criteria: Sequence[StopCriterion],
         state: GenerationState,
     ) -> Steps:
-        """Generate until every row has finished."""
+        """Generate until every row has finished.
+
+        Yields:
+            Steps with ids of the model for rows that have not finished; the last step of each row
+            has the `Stop` that ended it. A pipeline refuses others with a `PartError`.
+        """
 
 
 def capabilities_of(model: Model, manager: Any) -> frozenset[str]:
