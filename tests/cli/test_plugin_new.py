@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from genkit import scaffold
 from genkit.scaffold import KINDS, Package
+from pages import blocks_of
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "pyproject.toml"
@@ -91,6 +93,17 @@ def test_the_licence_names_who_git_knows_or_nobody(genkit: Any, tmp_path: Path) 
     subprocess.run(["git", "config", "user.name", "Grace Hopper"], check=True)
     genkit("plugins", "new", "two", "--kind", "sampler")
     assert " Grace Hopper\n" in (tmp_path / "lm-genkit-two/LICENSE").read_text()
+    projects = [
+        (tmp_path / f"lm-genkit-{name}/pyproject.toml").read_text() for name in ("one", "two")
+    ]
+    authors = [tomllib.loads(text)["project"].get("authors") for text in projects]
+    assert authors == [None, [{"name": "Grace Hopper"}]]
+
+
+def test_any_author_can_be_named() -> None:
+    author = 'Ada "the first" O\'Neil \\ Ł'
+    project = dict(Package("calm", "sampler", author).files())["pyproject.toml"]
+    assert tomllib.loads(project)["project"]["authors"] == [{"name": author}]
 
 
 def test_an_empty_folder_is_filled_and_any_other_refused(genkit: Any, tmp_path: Path) -> None:
@@ -121,6 +134,8 @@ def test_nothing_is_left_of_a_package_that_could_not_be_finished(
     ("name", "kind", "words"),
     [
         ("My-Idea", "processor", "did you mean 'my_idea'?"),
+        ("lm-genkit-calm", "processor", "the package of 'calm' is lm-genkit-calm; leave that out"),
+        ("genkit_my_idea", "processor", "the package of 'my_idea' is lm-genkit-my-idea"),
         ("2fast", "processor", "begins with a letter"),
         ("a" * 25, "processor", "at most 24 small letters"),
         ("x_", "processor", "did you mean 'x'?"),
@@ -148,6 +163,19 @@ def test_names_that_will_not_do(
 
 def test_a_name_may_be_that_of_a_part_of_another_kind(genkit: Any) -> None:
     assert genkit("plugins", "new", "top_k", "--kind", "context").status == 0
+
+
+def test_of_the_tutorials_plugin_one_line_differs_from_what_is_generated() -> None:
+    page = (ROOT / "docs/write-a-plugin.md").read_text(encoding="utf-8")
+    path = "src/genkit_min_z/__init__.py"
+    [shown] = [b for b in blocks_of(page) if b.title == f"lm-genkit-min-z/{path}"]
+    generated = dict(Package("min_z", "logits_processor").files())[path]
+    differ = [
+        line
+        for line, other in zip(shown.code.splitlines(), generated.splitlines(), strict=True)
+        if line != other
+    ]
+    assert [KINDS["logits_processor"] in generated, len(differ)] == [True, 1]
 
 
 @pytest.mark.parametrize("arguments", [["calm"], ["calm", "--kind", "cook"], ["--kind", "sampler"]])

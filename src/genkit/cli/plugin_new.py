@@ -50,7 +50,10 @@ def new(
     ] = Path(),
     author: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For the licence; by default the name that git knows."),
+        typer.Option(
+            metavar="NAME",
+            help="For the licence and the metadata; by default the name that git knows.",
+        ),
     ] = None,
     plugin: options.Plugins = None,
     debug: options.Debug = False,

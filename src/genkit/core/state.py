@@ -36,6 +36,7 @@ class GenerationState:
         length: number of columns so far; max_length: the most the run can reach.
         nearest_end: the least of `ends`, known on the host.
         rng: where draws come from.
+        device: where the tensors live.
 
     Args:
         prompts: the prompt of each row, as token ids.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import json
 import keyword
 import re
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ _FILES = {
 """Every file of a package, and the template that it is made from."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_PREFIXES = ("genkit_", "lm_genkit_")
 _LONGEST = 24  # so that no line of the package becomes too long
 
 
@@ -56,7 +58,7 @@ class Package:
     Attributes:
         name: of the plugin and its part.
         kind: of the part, or `observer`.
-        author: whom the licence names; empty: its authors.
+        author: whom licence and metadata name; empty: its authors, and nobody.
 
     Raises:
         InputError: the name will not do.
@@ -108,7 +110,8 @@ class Package:
                 class_name=self.class_name,
                 summary=KINDS[self.kind],
                 hook=PART_HOOKS.get(self.kind, ""),
-                author=self.author or f"The authors of {self.distribution}",
+                author=self.author,
+                quoted_author=json.dumps(self.author, ensure_ascii=False),  # as TOML has strings
                 year=datetime.date.today().year,
             )
             yield path.format(module=self.module, name=self.name), text
@@ -144,8 +147,15 @@ class Package:
         return target
 
     def _check_name(self) -> None:
+        plain = re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
+        if plain.startswith(_PREFIXES):
+            bare = re.sub("^(lm_)?genkit_", "", plain)
+            raise InputError(
+                f"{self.name!r} begins as the name of its package will: the package of {bare!r} is "
+                f"lm-genkit-{bare.replace('_', '-')}; leave that out"
+            )
         if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST:
-            plain = re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")[:_LONGEST].strip("_")
+            plain = plain[:_LONGEST].strip("_")
             hint = f"; did you mean {plain!r}?" if _NAME.fullmatch(plain) else ""
             raise InputError(
                 f"{self.name!r} is no name for a plugin: it takes at most {_LONGEST} small letters "
