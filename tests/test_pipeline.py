@@ -561,10 +561,15 @@ class Odd(Context):
     [
         ({"encoded": []}, InputError, r"empty: context \(odd\) left no token of it in `encode`"),
         ({"encoded": [999]}, InputError, r"prompt, after `encode` of context \(odd\),: 999 is no"),
-        ({"encoded": "ids"}, PartError, r"context \(odd\) returned str from `encode`, not a list"),
+        (
+            {"encoded": "ids"},
+            PartError,
+            r"context \(odd\) returned 'ids' from `encode`, not",
+        ),
+        ({"encoded": [1.5]}, PartError, r"context \(odd\) returned \[1.5\] from `encode`, not"),
         ({"fitted": []}, InputError, r"empty: context \(odd\) left no token of it in `fit`"),
         ({"fitted": [999]}, InputError, r"prompt, after `fit` of context \(odd\),: 999 is no"),
-        ({"fitted": None}, PartError, r"context \(odd\) returned NoneType from `fit`, not a list"),
+        ({"fitted": None}, PartError, r"context \(odd\) returned None from `fit`, not a list"),
         ({"fitted": [1] * 999}, PartError, r"context \(odd\) returned 999 ids from `fit`, above"),
     ],
 )

@@ -6,6 +6,7 @@ need.
 
 from __future__ import annotations
 
+import reprlib
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
@@ -278,7 +279,7 @@ class Pipeline:
             found: Any = getattr(self.context, method)(*arguments)
             ids = [] if isinstance(found, list) and not found else as_ids(found)
         if ids is None:
-            what = f"returned {type(found).__name__} from `{method}`, not a list of ids"
+            what = f"returned {reprlib.repr(found)} from `{method}`, not a list of ids"
             raise PartError(f"{place} {what}")
         if not ids:
             raise InputError(

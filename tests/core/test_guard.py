@@ -1,8 +1,11 @@
 """A part that breaks its contract is named, with the step."""
 
+import contextlib
+
 import pytest
 import torch
 
+from genkit import processors
 from genkit.components.base import LogitsProcessor, Sampler
 from genkit.components.stopping import MaxNewTokens
 from genkit.core.guard import GuardedModel
@@ -38,6 +41,40 @@ def test_a_processor(what, message: str) -> None:
         run(processors=[at_step_seven(what)])
     (result,) = caught.value.partial_results
     assert result.token_ids == list(range(7)) and result.finish_reason == "error"
+
+
+def write_data(state, logits):
+    logits.data[:, 0] = 9
+    return logits * 1
+
+
+def write_numpy(state, logits):
+    logits.numpy()[:, 0] = 9
+    return logits
+
+
+def write_and_draw(state, logits):
+    logits.data[:, 0] = 9
+    return logits.argmax(-1)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"processors": [write_data]}, {"processors": [write_numpy]}, {"sampler": write_and_draw}],
+    ids=["data", "numpy", "sampler"],
+)
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.inference_mode])
+def test_writing_past_the_version_counter_is_noticed(parts: dict, mode) -> None:
+    with mode(), pytest.raises(PartError, match="step 0: .* wrote into the logits"):
+        run(**parts)
+
+
+def test_nan_is_not_taken_for_something_written() -> None:
+    model = ScriptedModel.of_ids([1], 32)
+    model.script[..., 5] = torch.nan
+    repair = processors.RemoveInvalid()
+    pipeline = Pipeline(model, processors=[repair], stop_criteria=[MaxNewTokens(limit=1)])
+    assert pipeline.generate([1]).num_generated_tokens == 1
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_the_plain_loop_is_not_watched():
         ({"next_ids": [1, 2]}, r"gave a step with the next_ids \[1, 2\], not int64 \[2\]"),
         ({"rows": torch.tensor([0, 7])}, r"gave tokens to the rows \[0, 7\]; unfinished are: 0, 1"),
         ({"rows": torch.tensor([1, 1])}, r"gave tokens to the rows \[1, 1\]"),
+        ({"logits": None}, r"gave a step with the logits None, not floats \[2, "),
+        (
+            {"raw_logits": torch.zeros(2, 3)},
+            r"gave a step with the raw_logits .* \[2, 3\], not floats",
+        ),
+        (
+            {"stops": ("end", None)},
+            "gave a step with the stops .'end', None., not a tuple",
+        ),
+        ({"stops": None}, "gave a step with the stops None, not a tuple of Stop"),
         ({"rows": torch.tensor([0.0, 1.0])}, r"gave a step with the rows .* not int64 \[2\]"),
     ],
 )
@@ -79,6 +89,10 @@ def gives_ids(*parts):
     yield 5
 
 
+def gives_none(*parts):
+    yield None
+
+
 def gives_a_list(*parts):
     return list(autoregressive(*parts))
 
@@ -98,7 +112,8 @@ def raises_later(*parts):
     [
         (ends_early, "step 2: .* gave no more steps, but nothing has ended the rows 0, 1"),
         (goes_on, r"step 4: .* gave tokens to the rows \[0, 1\]; unfinished are: none"),
-        (gives_ids, "step 0: .* gave int, not a Step"),
+        (gives_ids, "step 0: .* gave 5, not a Step"),
+        (gives_none, "step 0: .* gave None, not a Step"),
         (gives_a_list, "step 0: .* gave list, not a generator of steps"),
         (raises_at_once, "step 0: .* raised KeyError: 'x'"),
         (raises_later, "step 1: .* raised IndexError: list index out of range"),

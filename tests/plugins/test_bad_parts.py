@@ -289,6 +289,6 @@ def test_a_context_that_gives_no_ids_is_named(install):
     install("unruly", ELSEWHERE)
     pipeline = Kit().build({**recipe(), "context": {"type": "bad"}})
     with pytest.raises(
-        PartError, match=r"context \(bad, .*returned str from `encode`, not a list of ids"
+        PartError, match=r"context \(bad, .*returned .* from `encode`, not a list of ids"
     ):
         pipeline.generate("letters")

@@ -1,7 +1,8 @@
 """Watches that parts keep their contract, and names the one that does not.
 
-Writing into the logits is noticed by their version counter, which a write through `.data` or a
-numpy view does not move; the laws of `genkit.testing` compare copies.
+Writing into the logits is noticed by their version counter. A write through `.data` or a numpy view
+does not move it, so in the first step of a run a copy is compared as well; a part that writes there
+in later steps only is found by the laws of `genkit.testing`.
 
 The loop calls whatever has the right shape. The pipeline hands it guarded parts: the checks are a
 few comparisons a call, and an error says which part failed and in which step.
@@ -61,50 +62,49 @@ class _Guard:
         return PartError(f"step {step}: {self.label} {what}")
 
 
-class GuardedProcessor(_Guard):
+class _GuardedLogits(_Guard):
+    """A part that is given logits, and leaves them alone."""
+
+    def _answer(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
+        """What the part makes of the logits: some tensor."""
+        copy = logits.clone() if self.state is None else None
+        self.state = state
+        version = _version(logits)
+        try:
+            out = self.part(state, logits)
+        except RunError:
+            raise
+        except FAILURES as error:
+            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
+        if not isinstance(out, torch.Tensor):
+            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        if _version(logits) != version or (copy is not None and _differs_in_bits(copy, logits)):
+            raise self._broken(state, "wrote into the logits it was given; return new ones")
+        return out
+
+
+class GuardedProcessor(_GuardedLogits):
     """A logits processor that keeps shape, dtype and device, and leaves its input alone."""
 
     part: LogitsProcessor
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        self.state = state
-        version = _version(logits)
-        try:
-            out = self.part(state, logits)
-        except RunError:
-            raise
-        except FAILURES as error:
-            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
-        if not isinstance(out, torch.Tensor):
-            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        out = self._answer(state, logits)
         if _differs(out, logits.shape, logits.dtype, logits.device):
             raise self._broken(state, f"returned {_kind(out)}, but was given {_kind(logits)}")
-        if _version(logits) != version:
-            raise self._broken(state, "wrote into the logits it was given; return new ones")
         return out
 
 
-class GuardedSampler(_Guard):
+class GuardedSampler(_GuardedLogits):
     """A sampler that gives one int64 id a row."""
 
     part: Sampler
 
     def __call__(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
-        self.state = state
-        version = _version(logits)
-        try:
-            out = self.part(state, logits)
-        except RunError:
-            raise
-        except FAILURES as error:
-            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
-        if not isinstance(out, torch.Tensor):
-            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        out = self._answer(state, logits)
         if _differs(out, logits.shape[:1], torch.int64, logits.device):
             wanted = f"int64 [{len(logits)}] on {logits.device}"
             raise self._broken(state, f"returned {_kind(out)}, not {wanted}")
-        if _version(logits) != version:
-            raise self._broken(state, "wrote into the logits it was given")
         return out
 
 
@@ -274,6 +274,12 @@ def _ids_without_token(model: Model, num_ids: int | None) -> torch.Tensor | None
 def _version(logits: torch.Tensor) -> int:
     """How often the tensor was written to; tensors of inference mode do not count it."""
     return 0 if logits.is_inference() else logits._version
+
+
+def _differs_in_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of floats differ, where NaN is equal to itself."""
+    as_ints = {4: torch.int32, 8: torch.int64}[one.element_size()]
+    return not torch.equal(one.view(as_ints), other.view(as_ints))
 
 
 def _differs(

@@ -6,6 +6,7 @@ transcripts, observers and streams alike, so it is looked at once, here.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -22,9 +23,11 @@ from genkit.core.contracts import (
 )
 from genkit.core.failure import module_that_called
 from genkit.core.loop import autoregressive
-from genkit.core.result import Step, Steps
+from genkit.core.result import Step, Steps, Stop
 from genkit.core.state import GenerationState
 from genkit.errors import FAILURES, GenkitError, PartError
+
+_NO_MORE: Any = object()
 
 
 class GuardedDecoder:
@@ -61,10 +64,11 @@ class GuardedDecoder:
         with closing(steps):
             while True:
                 with self._blamed(index):
-                    step = next(steps, None)
-                if step is None:
+                    step = next(steps, _NO_MORE)
+                if step is _NO_MORE:
                     break
-                self._check(index, step, unfinished, vocab_size)
+                for wrong in _wrong_with(step, unfinished, vocab_size):
+                    raise self._broken(index, f"gave {wrong}")
                 ends = zip(step.rows.tolist(), step.stops, strict=True)
                 unfinished -= {row for row, stop in ends if stop is not None}
                 yield step
@@ -72,21 +76,6 @@ class GuardedDecoder:
         if unfinished:
             rows = ", ".join(map(str, sorted(unfinished)))
             raise self._broken(index, f"gave no more steps, but nothing has ended the rows {rows}")
-
-    def _check(self, index: int, step: Any, unfinished: set[int], vocab_size: int) -> None:
-        if not isinstance(step, Step):
-            raise self._broken(index, f"gave {type(step).__name__}, not a Step")
-        size = len(step.stops)
-        for name, given in (("rows", step.rows), ("next_ids", step.next_ids)):
-            if not _are_ids(given, size):
-                what = f"gave a step with the {name} {given!r}, not int64 [{size}] on the host"
-                raise self._broken(index, what)
-        rows, ids = step.rows.tolist(), step.next_ids.tolist()
-        if len(set(rows)) < size or not unfinished.issuperset(rows):
-            left = ", ".join(map(str, sorted(unfinished))) or "none"
-            raise self._broken(index, f"gave tokens to the rows {rows}; unfinished are: {left}")
-        if beyond := [i for i in ids if not 0 <= i < vocab_size]:
-            raise self._broken(index, f"gave the id {beyond[0]}; ids are 0 to {vocab_size - 1}")
 
     @contextmanager
     def _blamed(self, index: int) -> Iterator[None]:
@@ -104,10 +93,39 @@ class GuardedDecoder:
         return PartError(f"step {index}: {self.label} {what}")
 
 
-def _are_ids(ids: Any, size: int) -> bool:
-    return (
-        isinstance(ids, torch.Tensor)
-        and ids.dtype == torch.int64
-        and ids.shape == (size,)
-        and ids.device.type == "cpu"
-    )
+def _wrong_with(step: Any, unfinished: set[int], vocab_size: int) -> Iterator[str]:
+    """What a decoder has given, where it is no step of these rows; the first of it is enough."""
+    if not isinstance(step, Step):
+        yield f"{_short(step)}, not a Step"
+        return
+    stops: Any = step.stops
+    if not isinstance(stops, tuple) or not all(isinstance(stop, Stop | None) for stop in stops):
+        yield f"a step with the stops {_short(stops)}, not a tuple of Stop or None"
+        return
+    size = len(stops)
+    for name in ("rows", "next_ids"):
+        ids = getattr(step, name)
+        if not _is(ids, size) or ids.dtype != torch.int64 or ids.device.type != "cpu":
+            yield f"a step with the {name} {_short(ids)}, not int64 [{size}] on the host"
+            return
+    for name in ("raw_logits", "logits"):
+        if not _is(getattr(step, name), size, vocab_size):
+            found = _short(getattr(step, name))
+            yield f"a step with the {name} {found}, not floats [{size}, {vocab_size}]"
+    rows, ids = step.rows.tolist(), step.next_ids.tolist()
+    if len(set(rows)) < size or not unfinished.issuperset(rows):
+        left = ", ".join(map(str, sorted(unfinished))) or "none"
+        yield f"tokens to the rows {rows}; unfinished are: {left}"
+    if beyond := [i for i in ids if not 0 <= i < vocab_size]:
+        yield f"the id {beyond[0]}; ids are 0 to {vocab_size - 1}"
+
+
+def _is(tensor: Any, *shape: int) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.shape == shape
+
+
+def _short(value: object) -> str:
+    """What was found, on one line."""
+    if isinstance(value, torch.Tensor) and (value.ndim != 1 or value.numel() > 16):
+        return f"{value.dtype} {list(value.shape)}"
+    return reprlib.repr(value)
