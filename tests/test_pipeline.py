@@ -377,6 +377,34 @@ def test_an_observer_sees_the_whole_run() -> None:
     ]
 
 
+class Greedy:
+    """Takes what it is shown."""
+
+    def genkit_run_finished(self, run, result) -> None:
+        result[0].token_ids.clear()
+        result.clear()
+
+    def genkit_run_failed(self, run, error) -> None:
+        error.partial_results.clear()
+
+
+def test_what_an_observer_does_to_results_nobody_else_sees() -> None:
+    watcher = Watcher()
+    model = ScriptedModel.of_ids([3, 1], 8)
+    limit = MaxNewTokens(limit=2)
+    pipeline = Pipeline(model, stop_criteria=[limit], observers=[Greedy(), watcher])
+    assert pipeline.generate([5]).token_ids == [3, 1]
+    assert watcher.events[-1] == ("finished", [[3, 1]])
+    fails = Pipeline(model, processors=[at_step_one], observers=[Greedy()])
+    with pytest.raises(PartError) as caught:
+        fails.generate([5], max_new_tokens=2)
+    assert [result.token_ids for result in caught.value.partial_results] == [[3]]
+
+
+def at_step_one(state, logits):
+    return logits if state.most_generated < 1 else logits[:, :1]
+
+
 def test_an_observer_that_raises_is_named() -> None:
     class Broken:
         name = "broken"

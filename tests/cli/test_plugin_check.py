@@ -353,6 +353,10 @@ def genkit_register_models():
             {"names a place": True, "has options of a backend": True},
         ),
         (
+            "{'model': 'some/where', 1: 2}",
+            {"names a place": True, "has options of a backend": False},
+        ),
+        (
             "{'model': 'some/where', 'dtipe': 'float32'}",
             {"names a place": True, "has options of a backend": False},
         ),
@@ -400,6 +404,14 @@ def genkit_register_commands(app):
         (
             ("pass", "dict[str, int]", "greet"),
             {"command hello": ["answers --help"], "command greet": ["answers --help"]},
+        ),
+        (
+            ("app.command('run', add_help_option=False)(lambda: 1 / 0)", "str", "greet"),
+            {"command run": ["answers --help"]},
+        ),
+        (
+            ("app.command('hello')(lambda: 0)", "str", "greet"),
+            {"command hello": ["has a free name"]},
         ),
         (("1 / 0", "str", "greet"), {"commands": ["can be added"]}),
     ],
@@ -455,6 +467,7 @@ REFUSES = "raise UnsupportedError('no table')"
         ("pass", "pass", ["refuses a broken model"]),
         ("pass", "1 / 0", ["refuses a broken model"]),
         ("pass", f"(source / 'x').touch(); {REFUSES}", ["leaves the model"]),
+        ("pass", f"(source / 'x').mkdir(); {REFUSES}", ["leaves the model"]),
         ("import nothing_of_this_name", "1 / 0", ["says what is lacking"]),
         (REFUSES, "1 / 0", []),
     ],
@@ -622,6 +635,19 @@ def test_folders_that_are_no_plugin(
     done = check(genkit, folder)
     assert (done.status, done.out) == (1, "")
     assert words in done.err
+
+
+def test_an_empty_name_is_no_plugin(
+    genkit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = check(genkit, "")
+    assert done.status == 1 and "there is no plugin named ''" in done.err
+
+
+def test_options_are_given_one_by_one(genkit: Any, tmp_path: Path) -> None:
+    done = check(genkit, write(tmp_path, "calm", CALM), "--set", "calm=1")
+    assert done.status == 1 and "as calm.OPTION=VALUE" in done.err
 
 
 def test_a_folder_for_another_version_says_so(genkit: Any, tmp_path: Path) -> None:

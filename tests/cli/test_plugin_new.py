@@ -117,6 +117,20 @@ def test_an_empty_folder_is_filled_and_any_other_refused(genkit: Any, tmp_path: 
     assert every_file(folder) == before
 
 
+@pytest.mark.parametrize("target", ["nowhere", "empty"])
+def test_a_link_in_its_place_is_refused(genkit: Any, tmp_path: Path, target: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "lm-genkit-calm").symlink_to(target)
+    done = genkit("plugins", "new", "calm", "--kind", "sampler")
+    assert done.status == 1
+    assert "there is something at 'lm-genkit-calm' already" in done.err
+
+
+def test_an_author_can_be_printed(genkit: Any) -> None:
+    done = genkit("plugins", "new", "calm", "--kind", "sampler", "--author", "\udcff")
+    assert done.status == 1 and "signs that cannot be printed" in done.err
+
+
 def test_nothing_is_left_of_a_package_that_could_not_be_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

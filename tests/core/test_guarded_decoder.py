@@ -89,6 +89,30 @@ def gives_ids(*parts):
     yield 5
 
 
+def has_begun(*parts):
+    steps = autoregressive(*parts)
+    next(steps)
+    return steps
+
+
+def of_another_state(*parts):
+    state = GenerationState([[1], [2]], [3, 3], RowRandom([0, 0], [0, 0]), rows=[5, 6])
+    return autoregressive(*parts[:-1], state)
+
+
+def appends_nonsense(*parts):
+    for step in autoregressive(*parts):
+        yield step
+        parts[-1].append(torch.zeros(7, dtype=torch.int64))
+
+
+def does_not_end(*parts):
+    try:
+        yield from autoregressive(*parts)
+    except GeneratorExit:
+        yield
+
+
 def gives_none(*parts):
     yield None
 
@@ -115,6 +139,9 @@ def raises_later(*parts):
         (gives_ids, "step 0: .* gave 5, not a Step"),
         (gives_none, "step 0: .* gave None, not a Step"),
         (gives_a_list, "step 0: .* gave list, not a generator of steps"),
+        (has_begun, "step 0: .* gave a generator of which steps are gone"),
+        (of_another_state, r"step 0: .* gave tokens to the rows \[5, 6\]; unfinished are: 0, 1"),
+        (appends_nonsense, "step 1: .* raised RuntimeError: "),
         (raises_at_once, "step 0: .* raised KeyError: 'x'"),
         (raises_later, "step 1: .* raised IndexError: list index out of range"),
     ],
@@ -123,6 +150,15 @@ def test_a_decoder_that_is_none_is_named(decoder, message):
     with pytest.raises(PartError, match=message) as caught:
         answer(decoder)
     assert f"decoder ({decoder.__name__})" in str(caught.value)
+
+
+def test_a_decoder_that_does_not_let_itself_be_closed_is_named():
+    model = TinyModel()
+    limit = stopping.MaxNewTokens(limit=4)
+    steps = Pipeline(model, decoder=does_not_end, stop_criteria=[limit]).decode([1, 2])
+    next(steps)
+    with pytest.raises(PartError, match=r"step 0: decoder \(does_not_end\) .*GeneratorExit"):
+        steps.close()
 
 
 def test_what_the_model_raises_is_not_the_decoders():

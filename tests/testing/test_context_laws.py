@@ -77,6 +77,11 @@ class AlwaysCuts(Odd):
         return ids[-1:]
 
 
+class CutsToAnything(Odd):
+    def fit(self, ids, longest, limits, tokenizer=None):
+        return ids if longest is None or len(ids) <= longest else [99_999]
+
+
 @pytest.mark.parametrize(
     ("part", "broken"),
     [
@@ -89,6 +94,7 @@ class AlwaysCuts(Odd):
         (CutsInPlace(), "leaves what it is given"),
         (NeverCuts(), "keeps what fits"),
         (AlwaysCuts(), "keeps what fits"),
+        (CutsToAnything(), "keeps what fits"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

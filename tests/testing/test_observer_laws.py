@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from genkit.testing import LawBroken, check_observer
@@ -42,9 +44,19 @@ class RaisesAtAFailure:
         raise KeyError("oops")
 
 
-class EmptiesPartialResults:
-    def genkit_run_failed(self, run, error) -> None:
-        error.partial_results.clear()
+class ForgetsStops:
+    def genkit_step(self, run, step) -> None:
+        step.stops = (None,) * len(step.stops)
+
+
+class TakesLogits:
+    def genkit_step(self, run, step) -> None:
+        step.logits = None
+
+
+class LaterWhenCalled:
+    async def __call__(self, run, step) -> None:
+        """Nobody waits for it."""
 
 
 class ForgetsAFailedRun:
@@ -66,7 +78,9 @@ class ForgetsAFailedRun:
         (Later(), "works when it is called"),
         (Yields(), "works when it is called"),
         (RaisesAtAFailure(), "lets a run fail"),
-        (EmptiesPartialResults(), "lets a run fail"),
+        (SimpleNamespace(genkit_step=LaterWhenCalled()), "works when it is called"),
+        (ForgetsStops(), "changes nothing"),
+        (TakesLogits(), "changes nothing"),
         (ForgetsAFailedRun(), "begins anew"),
         (Writes(), "changes nothing"),
         (Raises(), "runs without an error"),

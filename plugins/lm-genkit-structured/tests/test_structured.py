@@ -234,6 +234,25 @@ def test_a_model_without_end_token_cannot_answer_with_nothing(
     assert (ended.text, ended.finish_reason) == ("", "stop")
 
 
+def endless() -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    schema["items"] = schema
+    return schema
+
+
+def deep() -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(20_000):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize("schema", [endless(), deep(), {"const": float("nan")}], ids=lambda _: "")
+def test_a_schema_that_no_json_text_has_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="it cannot be written down"):
+        Structured(json_schema=schema)
+
+
 def test_a_byte_that_no_token_has_ends_a_run_with_an_error(wanting: Wanting) -> None:
     class NoBNoC(ByteTokenizer):
         def decode(self, token_ids: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
+import click
 import typer
 
 from genkit.cli.plugin_commands import name_of, one_by_one
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 COMMAND_LAWS = {
     "can be added": "`genkit_register_commands` adds commands to the app without an error",
     "answers --help": "its help, and that of every command in it, is shown with the exit status 0",
-    "has a free name": "no command of genkit has this name",
+    "has a free name": "no command of genkit, and no other one of the plugin, has this name",
 }
 """What holds for a command of a plugin, by the name of the law."""
 
@@ -41,6 +42,7 @@ def rows_of_commands(kit: Kit, plugin: Plugin, taken: Container[str]) -> Iterato
     if plugin not in offered:
         yield _row("commands", "can be added", plugin.cause)
         return
+    seen: set[str] = set()
     for app in one_by_one(offered[plugin]):
         try:
             commands = typer.main.get_group(app).commands
@@ -50,12 +52,17 @@ def rows_of_commands(kit: Kit, plugin: Plugin, taken: Container[str]) -> Iterato
         for name, command in commands.items():
             place = f"command {name}"
             yield _row(place, "answers --help", next(_without_help(command, [name]), ""))
-            yield _row(place, "has a free name", f"{name!r} is genkit's" if name in taken else "")
+            owner = "genkit" if name in taken else str(plugin) if name in seen else ""
+            yield _row(place, "has a free name", owner and f"{owner} has {name!r} already")
+            seen.add(name)
 
 
 def _without_help(command: Any, path: list[str]) -> Iterator[str]:
     """What is wrong with the help of a command, and of those in it."""
     shown = " ".join([*path, "--help"])
+    if "--help" not in command.get_help_option_names(click.Context(command)):
+        yield f"`genkit {shown}` would run it: it has no option --help"
+        return
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             status = command.main(["--help"], prog_name="genkit", standalone_mode=False)

@@ -13,6 +13,7 @@ import typer
 from genkit.cli import errors, options
 from genkit.cli.output import print_json, print_table, progress
 from genkit.cli.settings import prints_aside, settings_of
+from genkit.errors import InputError
 
 if TYPE_CHECKING:
     from genkit.plugins.plugin import Plugin
@@ -103,7 +104,13 @@ def _options(plugin: Plugin, settings: list[str]) -> dict[str, Any]:
 
     parts: dict[str, Any] = {name: {} for _, name in plugin.parts}
     given = override(Document(parts), settings).data
-    return {name: options for name, options in given.items() if options}
+    for name, found in given.items():
+        if not isinstance(found, dict):
+            raise InputError(
+                f"--set {name}={found}: the options of {name!r} are given one by one, as "
+                f"{name}.OPTION=VALUE"
+            )
+    return {name: found for name, found in given.items() if found}
 
 
 def _print(plugin: Plugin, laws: tuple[LawRow, ...], broken: tuple[LawRow, ...]) -> None:

@@ -46,7 +46,8 @@ def find_plugin(settings: Settings, target: str) -> tuple[Kit, Plugin]:
 
 
 def _is_called(name: str, plugin: Plugin) -> bool:
-    return normal_name(name) in map(normal_name, (plugin.name, plugin.distribution or ""))
+    names = filter(None, (plugin.name, plugin.distribution))
+    return normal_name(name) in map(normal_name, names)
 
 
 def _named(kit: Kit, name: str) -> Plugin:

@@ -37,26 +37,15 @@ def where_it_was_raised(error: BaseException, step: int) -> BaseException:
 
 def _module_called(error: BaseException) -> str:
     """The module that genkit had called when the error came up."""
-    modules = _modules_of(error)
-    ours = _places_of_genkit(modules)
+    modules = modules_of(error)
+    ours = [i for i, module in enumerate(modules) if module.partition(".")[0] == "genkit"]
     return modules[min(ours[-1] + 1, len(modules) - 1)] if ours else modules[-1]
 
 
-def module_that_called(error: BaseException) -> str:
-    """The module of genkit's that had called what the error came up in; empty if none had."""
-    modules = _modules_of(error)
-    ours = _places_of_genkit(modules)
-    return modules[ours[-1]] if ours else ""
-
-
-def _modules_of(error: BaseException) -> list[str]:
-    """The module of each call that the error went through, the outermost first."""
+def modules_of(error: BaseException) -> list[str]:
+    """The module of each call that an error went through, the outermost first."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return [str(frame.f_globals.get("__name__")) for frame in frames]
-
-
-def _places_of_genkit(modules: Sequence[str]) -> list[int]:
-    return [i for i, module in enumerate(modules) if module.partition(".")[0] == "genkit"]
 
 
 def all_drawn(ids: Sequence[int], values: Sequence[Sequence[float]], vocab_size: int) -> bool:

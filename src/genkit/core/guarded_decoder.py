@@ -6,13 +6,16 @@ transcripts, observers and streams alike, so it is looked at once, here.
 
 from __future__ import annotations
 
+import inspect
 import reprlib
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import GeneratorType
 from typing import Any
 
 import torch
 
+from genkit.core import guard
 from genkit.core.contracts import (
     CacheManager,
     Decoder,
@@ -21,7 +24,7 @@ from genkit.core.contracts import (
     Sampler,
     StopCriterion,
 )
-from genkit.core.failure import module_that_called
+from genkit.core.failure import modules_of
 from genkit.core.loop import autoregressive
 from genkit.core.result import Step, Steps, Stop
 from genkit.core.state import GenerationState
@@ -54,14 +57,15 @@ class GuardedDecoder:
         rows = set(state.rows.tolist())
         with self._blamed(0):
             steps = self.part(model, manager, processors, sampler, stop_criteria, state)
-        if not isinstance(steps, Generator):
+        if not isinstance(steps, GeneratorType):
             raise self._broken(0, f"gave {type(steps).__name__}, not a generator of steps")
-        is_ours = getattr(steps, "gi_code", None) is autoregressive.__code__
-        return steps if is_ours else self._watched(steps, rows, model.vocab_size)
+        if inspect.getgeneratorstate(steps) != inspect.GEN_CREATED:
+            raise self._broken(0, "gave a generator of which steps are gone already")
+        return steps if _is_plain(steps, state) else self._watched(steps, rows, model.vocab_size)
 
     def _watched(self, steps: Steps, unfinished: set[int], vocab_size: int) -> Steps:
         index = 0
-        with closing(steps):
+        try:
             while True:
                 with self._blamed(index):
                     step = next(steps, _NO_MORE)
@@ -73,6 +77,9 @@ class GuardedDecoder:
                 unfinished -= {row for row, stop in ends if stop is not None}
                 yield step
                 index += 1
+        finally:
+            with self._blamed(index):
+                steps.close()
         if unfinished:
             rows = ", ".join(map(str, sorted(unfinished)))
             raise self._broken(index, f"gave no more steps, but nothing has ended the rows {rows}")
@@ -85,12 +92,20 @@ class GuardedDecoder:
         except GenkitError:
             raise
         except FAILURES as error:
-            if module_that_called(error) != __name__:
+            if guard.__name__ in modules_of(error):
                 raise
             raise self._broken(index, f"raised {type(error).__name__}: {error}") from error
 
     def _broken(self, index: int, what: str) -> PartError:
         return PartError(f"step {index}: {self.label} {what}")
+
+
+def _is_plain(steps: Any, state: GenerationState) -> bool:
+    """Whether these are the steps of the plain loop over a state."""
+    return (
+        steps.gi_code is autoregressive.__code__
+        and inspect.getgeneratorlocals(steps)["state"] is state
+    )
 
 
 def _wrong_with(step: Any, unfinished: set[int], vocab_size: int) -> Iterator[str]:

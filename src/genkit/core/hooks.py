@@ -14,6 +14,8 @@ OBSERVATION_HOOKS = (
 
 def works_later(function: object) -> str:
     """What a function is whose call does nothing yet, in words; empty for all else."""
+    if not inspect.isroutine(function):  # an object that can be called
+        function = inspect.getattr_static(type(function), "__call__", function)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return "an `async def`"
     if inspect.isgeneratorfunction(function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Protocol
 
 from genkit.core.contracts import name_of
@@ -97,6 +98,7 @@ def watched(steps: Steps, record: Record, observers: Sequence[Any]) -> Steps:
         error.partial_results = record.results(unfinished)  # type: ignore[attr-defined]
         for second in _told(watchers, "genkit_run_failed", run, error):
             error.add_note(str(second))  # it must not hide what went wrong in the run
+        error.partial_results = record.results(unfinished)  # type: ignore[attr-defined]
         if error is raised:
             raise
         raise error from raised
@@ -149,7 +151,17 @@ def _told(watchers: Sequence[_Watcher], hook: str, *arguments: Any) -> list[Part
     errors = []
     for watcher in watchers:
         try:
-            watcher.tell(hook, *arguments)
+            watcher.tell(hook, *map(_own, arguments))
         except PartError as error:
             errors.append(error)
     return errors
+
+
+def _own(argument: Any) -> Any:
+    """Lists of results are copied: what one observer does to them, no other one sees."""
+    if not isinstance(argument, list):
+        return argument
+    return [
+        replace(each, token_ids=list(each.token_ids), prompt_ids=list(each.prompt_ids))
+        for each in argument
+    ]

@@ -6,6 +6,7 @@ import ast
 import datetime
 import json
 import keyword
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Package:
         author: whom licence and metadata name; empty: its authors, and nobody.
 
     Raises:
-        InputError: the name will not do.
+        InputError: the name will not do, of the plugin or of the author.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Package:
 
     def __post_init__(self) -> None:
         self._check_name()
+        self._check_author()
 
     @property
     def module(self) -> str:
@@ -129,7 +131,8 @@ class Package:
             InputError: there is something in its place already.
         """
         target = into / self.distribution
-        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        is_empty = target.is_dir() and not target.is_symlink() and not any(target.iterdir())
+        if os.path.lexists(target) and not is_empty:
             raise InputError(
                 f"there is something at {str(target)!r} already; choose another name, or another "
                 "place with --into"
@@ -145,6 +148,10 @@ class Package:
                 target.rmdir()  # empty; some systems rename onto nothing only
             folder.rename(target)
         return target
+
+    def _check_author(self) -> None:
+        if not self.author.isprintable():
+            raise InputError(f"the author {self.author!r} has signs that cannot be printed")
 
     def _check_name(self) -> None:
         plain = re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")

@@ -120,6 +120,7 @@ class Grammar(Component):
 
     def _schema(self) -> dict[str, Any]:
         if isinstance(self.json_schema, dict):
+            json.dumps(self.json_schema, allow_nan=False)  # llguidance dies of one without an end
             return self.json_schema
         path = str(self.json_schema)
         try:

@@ -95,6 +95,8 @@ def _broken_by_fit(part: Any, given: list[int], tokenizer: Tokenizer) -> Iterato
             yield LawBroken("keeps what fits", part, f"{given} fits and became {fitted}")
         elif too_long and not 0 < len(fitted) <= (longest or 0):
             yield LawBroken("keeps what fits", part, f"{len(fitted)} ids where {longest} fit")
+        elif not all(type(i) is int and 0 <= i < tokenizer.vocab_size for i in fitted):
+            yield LawBroken("keeps what fits", part, f"{given} was cut to {fitted}")
 
 
 def _dump(part: Any) -> Any:

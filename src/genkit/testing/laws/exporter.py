@@ -97,12 +97,15 @@ def _broken_by_write(part: Any) -> Iterator[LawBroken]:
             yield LawBroken("refuses a broken model", part, words)
         after = _files(source)
         if after != before:
-            changed = sorted(name for name, _ in before ^ after)
+            changed = sorted({name for name, _ in before ^ after})
             yield LawBroken("leaves the model", part, f"it changed {', '.join(changed)}")
 
 
 def _files(folder: Path) -> set[tuple[str, bytes]]:
-    return {(path.name, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+    return {
+        (path.relative_to(folder).as_posix(), path.read_bytes() if path.is_file() else b"")
+        for path in folder.rglob("*")
+    }
 
 
 def _is_described(name: str, field: Any) -> bool:

@@ -32,7 +32,7 @@ OBSERVER_LAWS = {
 
 _NUM_STEPS = 12
 _FAILS_AT = 5
-_TENSORS = ("raw_logits", "logits", "next_ids", "rows")
+_FIELDS = ("raw_logits", "logits", "next_ids", "rows", "stops")
 
 
 def check_observer(part: Any) -> None:
@@ -87,9 +87,15 @@ def broken_by_observer(part: Any) -> Iterator[LawBroken]:
 def _different(expected: list[Step], watched: list[Step]) -> Iterator[str]:
     """Where the steps of a run are not those of another."""
     for step, (other, seen) in enumerate(zip(expected, watched, strict=True)):
-        for name in _TENSORS:
-            if not torch.equal(getattr(other, name), getattr(seen, name)):
-                yield f"step {step}: it wrote into `{name}`"
+        for name in _FIELDS:
+            if not _are_same(getattr(other, name), getattr(seen, name)):
+                yield f"step {step}: it changed `{name}`"
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return type(one) is type(other) and bool(one == other)
 
 
 def _steps(observers: list[Any], *stop_criteria: Any) -> list[Step]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from genkit.backends.sources import locate
-from genkit.errors import GenkitError
+from genkit.errors import FAILURES, GenkitError
 from genkit.kit import Kit
 from genkit.plugins.registry import ModelEntry
 from genkit.testing.verification.law_row import LawRow
@@ -53,3 +53,5 @@ def _refusals(kit: Kit, options: Mapping[str, Any]) -> Iterator[str]:
             entry.part_class(**{"model": "any", **options})
         except GenkitError as error:
             yield str(error)
+        except FAILURES as error:
+            yield f"backend {entry.name!r} raised {type(error).__name__}: {error}"
