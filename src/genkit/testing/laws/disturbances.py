@@ -138,7 +138,7 @@ class Shuffling(Detour):
         """Run to the end.
 
         Raises:
-            Rearranged: always, then.
+            Rearranged: always, then; the pipeline's `PartError` has it as its cause.
         """
         for _ in super().__call__(*parts):
             pass
