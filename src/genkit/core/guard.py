@@ -57,6 +57,19 @@ class _Guard:
         with blamed(called + self.label, "reorder"):
             self.part.reorder(indices)
 
+    def _called(self, state: GenerationState, *arguments: torch.Tensor) -> torch.Tensor:
+        """What the part gives in this step: some tensor."""
+        self.state = state
+        try:
+            out = self.part(state, *arguments)
+        except RunError:
+            raise
+        except FAILURES as error:
+            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
+        if not isinstance(out, torch.Tensor):
+            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        return out
+
     def _broken(self, state: GenerationState, what: str) -> PartError:
         step = int(state.num_generated[0]) - self.appended
         return PartError(f"step {step}: {self.label} {what}")
@@ -68,16 +81,8 @@ class _GuardedLogits(_Guard):
     def _answer(self, state: GenerationState, logits: torch.Tensor) -> torch.Tensor:
         """What the part makes of the logits: some tensor."""
         copy = logits.clone() if self.state is None else None
-        self.state = state
         version = _version(logits)
-        try:
-            out = self.part(state, logits)
-        except RunError:
-            raise
-        except FAILURES as error:
-            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
-        if not isinstance(out, torch.Tensor):
-            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        out = self._called(state, logits)
         if _version(logits) != version or (copy is not None and _differs_in_bits(copy, logits)):
             raise self._broken(state, "wrote into the logits it was given; return new ones")
         return out
@@ -151,15 +156,7 @@ class GuardedStopCriterion(_Guard):
         return count
 
     def __call__(self, state: GenerationState) -> torch.Tensor:
-        self.state = state
-        try:
-            out = self.part(state)
-        except RunError:
-            raise
-        except FAILURES as error:
-            raise self._broken(state, f"raised {type(error).__name__}: {error}") from error
-        if not isinstance(out, torch.Tensor):
-            raise self._broken(state, f"returned {type(out).__name__}, not a tensor")
+        out = self._called(state)
         if out is state.finished:
             return out
         device = state.finished.device
